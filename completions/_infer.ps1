@@ -1,0 +1,132 @@
+
+using namespace System.Management.Automation
+using namespace System.Management.Automation.Language
+
+Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+
+    $commandElements = $commandAst.CommandElements
+    $command = @(
+        'infer'
+        for ($i = 1; $i -lt $commandElements.Count; $i++) {
+            $element = $commandElements[$i]
+            if ($element -isnot [StringConstantExpressionAst] -or
+                $element.StringConstantType -ne [StringConstantType]::BareWord -or
+                $element.Value.StartsWith('-') -or
+                $element.Value -eq $wordToComplete) {
+                break
+        }
+        $element.Value
+    }) -join ';'
+
+    $completions = @(switch ($command) {
+        'infer' {
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print the version; with -v also the llama.cpp build, its CPU features, backends and devices')
+            [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print the version; with -v also the llama.cpp build, its CPU features, backends and devices')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Answer one prompt')
+            [CompletionResult]::new('chat', 'chat', [CompletionResultType]::ParameterValue, 'Hold a conversation')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model file')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
+            break
+        }
+        'infer;run' {
+            [CompletionResult]::new('--gpu-layers', '--gpu-layers', [CompletionResultType]::ParameterName, 'Layers on the GPU: a number, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--ngl', '--ngl', [CompletionResultType]::ParameterName, 'Layers on the GPU: a number, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache')
+            [CompletionResult]::new('--temp', '--temp', [CompletionResultType]::ParameterName, 'Temperature; 0 is greedy [default: 0.8]')
+            [CompletionResult]::new('--top-k', '--top-k', [CompletionResultType]::ParameterName, 'Choose among the N most likely tokens, 0 for all [default: 40]')
+            [CompletionResult]::new('--top-p', '--top-p', [CompletionResultType]::ParameterName, 'Choose among the fewest tokens with this probability together [default: 0.95]')
+            [CompletionResult]::new('--min-p', '--min-p', [CompletionResultType]::ParameterName, 'Drop tokens less likely than this share of the most likely one [default: 0.05]')
+            [CompletionResult]::new('--repeat-penalty', '--repeat-penalty', [CompletionResultType]::ParameterName, 'Divide the logits of the last 64 tokens, the prompt''s too, by this [default: 1.0]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the random numbers [default: random]')
+            [CompletionResult]::new('--preset', '--preset', [CompletionResultType]::ParameterName, 'Temperature 0.2, 0.7 or 1.0 with a top-p that suits it')
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'System prompt')
+            [CompletionResult]::new('--system', '--system', [CompletionResultType]::ParameterName, 'System prompt')
+            [CompletionResult]::new('--template', '--template', [CompletionResultType]::ParameterName, 'Chat template in place of the model''s own: a name (chatml, …) or a Jinja file')
+            [CompletionResult]::new('--think', '--think', [CompletionResultType]::ParameterName, 'Let a reasoning model think first; thoughts never reach stdout')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Most tokens to generate [default: until the end of the turn]')
+            [CompletionResult]::new('--max-tokens', '--max-tokens', [CompletionResultType]::ParameterName, 'Most tokens to generate [default: until the end of the turn]')
+            [CompletionResult]::new('--stop', '--stop', [CompletionResultType]::ParameterName, 'Stop before this text (repeatable)')
+            [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Add a file to the prompt (repeatable)')
+            [CompletionResult]::new('--file', '--file', [CompletionResultType]::ParameterName, 'Add a file to the prompt (repeatable)')
+            [CompletionResult]::new('--overflow', '--overflow', [CompletionResultType]::ParameterName, 'What to do when the window is full [default: stop]')
+            [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
+            [CompletionResult]::new('--raw', '--raw', [CompletionResultType]::ParameterName, 'Continue the text as it is, without the chat template')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object with text, thinking, counts, times and settings')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'infer;chat' {
+            [CompletionResult]::new('--gpu-layers', '--gpu-layers', [CompletionResultType]::ParameterName, 'Layers on the GPU: a number, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--ngl', '--ngl', [CompletionResultType]::ParameterName, 'Layers on the GPU: a number, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache')
+            [CompletionResult]::new('--temp', '--temp', [CompletionResultType]::ParameterName, 'Temperature; 0 is greedy [default: 0.8]')
+            [CompletionResult]::new('--top-k', '--top-k', [CompletionResultType]::ParameterName, 'Choose among the N most likely tokens, 0 for all [default: 40]')
+            [CompletionResult]::new('--top-p', '--top-p', [CompletionResultType]::ParameterName, 'Choose among the fewest tokens with this probability together [default: 0.95]')
+            [CompletionResult]::new('--min-p', '--min-p', [CompletionResultType]::ParameterName, 'Drop tokens less likely than this share of the most likely one [default: 0.05]')
+            [CompletionResult]::new('--repeat-penalty', '--repeat-penalty', [CompletionResultType]::ParameterName, 'Divide the logits of the last 64 tokens, the prompt''s too, by this [default: 1.0]')
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the random numbers [default: random]')
+            [CompletionResult]::new('--preset', '--preset', [CompletionResultType]::ParameterName, 'Temperature 0.2, 0.7 or 1.0 with a top-p that suits it')
+            [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'System prompt')
+            [CompletionResult]::new('--system', '--system', [CompletionResultType]::ParameterName, 'System prompt')
+            [CompletionResult]::new('--template', '--template', [CompletionResultType]::ParameterName, 'Chat template in place of the model''s own: a name (chatml, …) or a Jinja file')
+            [CompletionResult]::new('--think', '--think', [CompletionResultType]::ParameterName, 'Let a reasoning model think first; thoughts never reach stdout')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Most tokens to generate [default: until the end of the turn]')
+            [CompletionResult]::new('--max-tokens', '--max-tokens', [CompletionResultType]::ParameterName, 'Most tokens to generate [default: until the end of the turn]')
+            [CompletionResult]::new('--stop', '--stop', [CompletionResultType]::ParameterName, 'Stop before this text (repeatable)')
+            [CompletionResult]::new('--overflow', '--overflow', [CompletionResultType]::ParameterName, 'What to do when the window is full [default: rebuild]')
+            [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'infer;show' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('--template', '--template', [CompletionResultType]::ParameterName, 'Print the chat template')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;completions' {
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+    })
+
+    $completions.Where{ $_.CompletionText -like "$wordToComplete*" } |
+        Sort-Object -Property ListItemText
+}

@@ -1,0 +1,103 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_infer_global_optspecs
+    string join \n q/quiet v/verbose V/version h/help
+end
+
+function __fish_infer_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_infer_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_infer_using_subcommand
+    set -l cmd (__fish_infer_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c infer -n "__fish_infer_needs_command" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_needs_command" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_needs_command" -s V -l version -d 'Print the version; with -v also the llama.cpp build, its CPU features, backends and devices'
+complete -c infer -n "__fish_infer_needs_command" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_needs_command" -f -a "run" -d 'Answer one prompt'
+complete -c infer -n "__fish_infer_needs_command" -f -a "chat" -d 'Hold a conversation'
+complete -c infer -n "__fish_infer_needs_command" -f -a "show" -d 'Show what is in a model file'
+complete -c infer -n "__fish_infer_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_using_subcommand run" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -s c -l ctx -d 'Context, tokens [default: what fits, at most 8192 or the model\'s own]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l kv -d 'Type of the KV cache' -r -f -a "f16\t''
+q8_0\t''
+q4_0\t''"
+complete -c infer -n "__fish_infer_using_subcommand run" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l min-p -d 'Drop tokens less likely than this share of the most likely one [default: 0.05]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l repeat-penalty -d 'Divide the logits of the last 64 tokens, the prompt\'s too, by this [default: 1.0]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l seed -d 'Seed of the random numbers [default: random]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l preset -d 'Temperature 0.2, 0.7 or 1.0 with a top-p that suits it' -r -f -a "precise\t'Temperature 0.2, top-p 0.9'
+balanced\t'Temperature 0.7, top-p 0.95'
+creative\t'Temperature 1.0, top-p 0.98'"
+complete -c infer -n "__fish_infer_using_subcommand run" -s s -l system -d 'System prompt' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l template -d 'Chat template in place of the model\'s own: a name (chatml, …) or a Jinja file' -r -F
+complete -c infer -n "__fish_infer_using_subcommand run" -l think -d 'Let a reasoning model think first; thoughts never reach stdout' -r -f -a "auto\t'What the model\'s template does by itself'
+on\t''
+off\t''"
+complete -c infer -n "__fish_infer_using_subcommand run" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l stop -d 'Stop before this text (repeatable)' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -s f -l file -d 'Add a file to the prompt (repeatable)' -r -F
+complete -c infer -n "__fish_infer_using_subcommand run" -l overflow -d 'What to do when the window is full [default: stop]' -r -f -a "rebuild\t'Drop the oldest whole turns and evaluate the rest again'
+stop\t'End the answer'"
+complete -c infer -n "__fish_infer_using_subcommand run" -l stats -d 'Print statistics on stderr'
+complete -c infer -n "__fish_infer_using_subcommand run" -l raw -d 'Continue the text as it is, without the chat template'
+complete -c infer -n "__fish_infer_using_subcommand run" -l json -d 'Print one JSON object with text, thinking, counts, times and settings'
+complete -c infer -n "__fish_infer_using_subcommand run" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand run" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -s c -l ctx -d 'Context, tokens [default: what fits, at most 8192 or the model\'s own]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l kv -d 'Type of the KV cache' -r -f -a "f16\t''
+q8_0\t''
+q4_0\t''"
+complete -c infer -n "__fish_infer_using_subcommand chat" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l min-p -d 'Drop tokens less likely than this share of the most likely one [default: 0.05]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l repeat-penalty -d 'Divide the logits of the last 64 tokens, the prompt\'s too, by this [default: 1.0]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l seed -d 'Seed of the random numbers [default: random]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l preset -d 'Temperature 0.2, 0.7 or 1.0 with a top-p that suits it' -r -f -a "precise\t'Temperature 0.2, top-p 0.9'
+balanced\t'Temperature 0.7, top-p 0.95'
+creative\t'Temperature 1.0, top-p 0.98'"
+complete -c infer -n "__fish_infer_using_subcommand chat" -s s -l system -d 'System prompt' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l template -d 'Chat template in place of the model\'s own: a name (chatml, …) or a Jinja file' -r -F
+complete -c infer -n "__fish_infer_using_subcommand chat" -l think -d 'Let a reasoning model think first; thoughts never reach stdout' -r -f -a "auto\t'What the model\'s template does by itself'
+on\t''
+off\t''"
+complete -c infer -n "__fish_infer_using_subcommand chat" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l stop -d 'Stop before this text (repeatable)' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l overflow -d 'What to do when the window is full [default: rebuild]' -r -f -a "rebuild\t'Drop the oldest whole turns and evaluate the rest again'
+stop\t'End the answer'"
+complete -c infer -n "__fish_infer_using_subcommand chat" -l stats -d 'Print statistics on stderr'
+complete -c infer -n "__fish_infer_using_subcommand chat" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand chat" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand chat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c infer -n "__fish_infer_using_subcommand show" -l json -d 'Print one JSON object'
+complete -c infer -n "__fish_infer_using_subcommand show" -l template -d 'Print the chat template'
+complete -c infer -n "__fish_infer_using_subcommand show" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand show" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand show" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand completions" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand completions" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand completions" -s h -l help -d 'Print help'

@@ -1,0 +1,443 @@
+//! `infer chat`: a conversation, line by line, from a terminal or a pipe. Only answers go to stdout.
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+
+use super::args::{AnswerArgs, ChatArgs, ThinkArg};
+use super::commands::{self, Command};
+use super::dirs;
+use super::lines::{self, Input, Lines, Piped, Typed};
+use super::load;
+use super::run::sampling_line;
+use super::screen::{Screen, stats_line};
+use super::settings::Settings;
+use super::ui::Ui;
+use crate::engine::Engine;
+use crate::error::{Error, Kind, Result};
+use crate::human::{Count, Thousands};
+use crate::session::{Event, Finish, Outcome, Overflow, Role, Session, Sink, transcript};
+
+pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<()> {
+    let mut loaded = load::load(ui, &args.common, matches, false)?;
+    if loaded.template.is_none() {
+        return Err(Error::failed("the model has no chat template, so it can only continue texts")
+            .hint("try `--template chatml`, or `infer run MODEL --raw \"Once upon a time\"`"));
+    }
+    let mut session = Session::new(loaded.weights.open(ui.brake())?, loaded.template.take());
+    if let Some(system) = &args.common.system {
+        session.set_system(system);
+    }
+    let overflow = load::overflow(args.overflow, Overflow::Rebuild);
+    if ui.has_piped_input() {
+        return Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow).run(&mut Piped);
+    }
+    let mut typed = Typed::new(ui, dirs::state())?;
+    ui.status(&format!(
+        "{}, context {}; /help lists the commands",
+        loaded.name,
+        Thousands(loaded.ctx.into())
+    ));
+    Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow).run(&mut typed)
+}
+
+/// A conversation with what can be changed in it.
+struct Chat<'u, E: Engine> {
+    ui: &'u mut Ui,
+    args: AnswerArgs,
+    name: String,
+    session: Session<E>,
+    settings: Settings,
+    overflow: Overflow,
+    last: Option<Outcome>,
+    /// A file read in front of the next message.
+    pending: Option<String>,
+    /// Files that hold this conversation and may be written again.
+    own_files: Vec<PathBuf>,
+}
+
+/// Go on, or leave?
+#[derive(PartialEq, Eq)]
+enum Next {
+    Line,
+    /// Let the person edit this text.
+    Edit(String),
+    Leave,
+}
+
+impl<'u, E: Engine> Chat<'u, E> {
+    fn new(
+        ui: &'u mut Ui,
+        args: &AnswerArgs,
+        name: String,
+        session: Session<E>,
+        settings: Settings,
+        overflow: Overflow,
+    ) -> Self {
+        let args = args.clone();
+        Self { ui, args, name, session, settings, overflow, last: None, pending: None, own_files: Vec::new() }
+    }
+
+    fn run(mut self, lines: &mut dyn Lines) -> Result<()> {
+        let mut initial = String::new();
+        loop {
+            let line = match lines::message(lines, self.ui, &initial)? {
+                Input::Message(line) => line,
+                Input::Cancelled => String::new(),
+                Input::End => return Ok(()),
+            };
+            initial.clear();
+            let next = self.line(&line, lines.can_edit());
+            if self.ui.is_closed() {
+                return Ok(());
+            }
+            match next {
+                Ok(Next::Line) => {}
+                Ok(Next::Edit(text)) => initial = text,
+                Ok(Next::Leave) => return Ok(()),
+                // A person can go on after an error; a script must see it.
+                Err(error) if lines.can_edit() => self.ui.error(&error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str, can_edit: bool) -> Result<Next> {
+        match commands::parse(line) {
+            None if line.trim().is_empty() => Ok(Next::Line),
+            None => self.say(line).map(|()| Next::Line),
+            Some(Ok((command, rest))) => self.command(command, rest, can_edit),
+            Some(Err(word)) => {
+                Err(Error::usage(format!("there is no command `{word}`")).hint("`/help` lists the commands"))
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) -> Result<()> {
+        let message = match &self.pending {
+            Some(file) => format!("{}\n\n{text}", file.trim_end()),
+            None => text.to_owned(),
+        };
+        self.answer(|session, options, sink| session.say(&message, options, sink))?;
+        self.pending = None;
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        make: impl FnOnce(&mut Session<E>, &crate::session::Options, &mut Sink<'_>) -> Result<Outcome>,
+    ) -> Result<()> {
+        let options = load::options(&self.args, &mut self.settings, self.overflow);
+        let mut screen = Screen::new(self.ui, true);
+        let outcome = make(&mut self.session, &options, &mut |event: Event<'_>| screen.show(&event));
+        drop(screen);
+        // A reader that is gone needs no newline; the loop sees that it is gone.
+        let _ = self.ui.end_answer();
+        let outcome = outcome?;
+        self.after(&outcome)?;
+        self.last = Some(outcome);
+        Ok(())
+    }
+
+    /// What must be said about an answer besides its text.
+    fn after(&mut self, outcome: &Outcome) -> Result<()> {
+        if outcome.finish == Finish::Interrupted && !self.ui.is_closed() {
+            if self.ui.has_piped_input() && self.ui.is_interrupted() {
+                return Err(Error::new(Kind::Interrupted, ""));
+            }
+            self.ui.release_brake();
+            let what = if outcome.text.is_empty() { "stopped; the message is not kept" } else { "stopped" };
+            self.ui.status(what);
+        }
+        if outcome.finish == Finish::Window {
+            let (_, window) = self.session.usage();
+            self.ui.note(&format!(
+                "window: all {} tokens are in use, the answer ends here",
+                Thousands(window as u64)
+            ));
+        }
+        if self.args.stats {
+            self.ui.note(&stats_line(outcome, None));
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: Command, rest: &str, can_edit: bool) -> Result<Next> {
+        match command {
+            Command::Help => self.ui.note(&commands::help()),
+            Command::Bye => return Ok(Next::Leave),
+            Command::Clear => {
+                self.session.clear();
+                self.ui.status("the conversation is forgotten");
+            }
+            Command::Set => self.set(rest)?,
+            Command::Show => self.show(),
+            Command::System => {
+                self.session.set_system(rest);
+                self.ui.status(if rest.is_empty() { "no system prompt" } else { "the system prompt is set" });
+            }
+            Command::Regen => self.answer(Session::regenerate)?,
+            Command::Undo => self.undo()?,
+            Command::Edit => return self.edit(rest, can_edit),
+            Command::Save => self.save(rest)?,
+            Command::Load => self.load(rest)?,
+            Command::Read => self.read(rest)?,
+            Command::Stats => self.stats()?,
+        }
+        Ok(Next::Line)
+    }
+
+    fn set(&mut self, rest: &str) -> Result<()> {
+        let usage = || {
+            Error::usage("`/set` takes a name and a value").hint("`/set temp 0.2`; `/show` lists the names")
+        };
+        let (name, value) = rest.split_once(char::is_whitespace).ok_or_else(usage)?;
+        let value = value.trim();
+        let bad = |what: &str| Error::usage(format!("`{name}` takes {what}, not `{value}`"));
+        match name.replace('_', "-").as_str() {
+            "max-tokens" if value == "none" => self.args.max_tokens = None,
+            "max-tokens" => {
+                self.args.max_tokens = Some(value.parse().map_err(|_| bad("a number or `none`"))?);
+            }
+            "stats" => {
+                self.args.stats = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(bad("`on` or `off`")),
+                }
+            }
+            "think" => {
+                let parsed = <ThinkArg as clap::ValueEnum>::from_str(value, true);
+                self.args.think = parsed.map_err(|_| bad("`auto`, `on` or `off`"))?;
+            }
+            _ if self.settings.set(name, value)? => {}
+            _ => {
+                return Err(
+                    Error::usage(format!("there is no setting `{name}`")).hint("`/help` lists the names")
+                );
+            }
+        }
+        self.ui.status(&format!("{name} is {value}"));
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        let (used, window) = self.session.usage();
+        let turns = self.session.messages().iter().filter(|m| m.role == Role::User).count();
+        let max = self.args.max_tokens.map_or("none".to_owned(), |n| n.to_string());
+        let lines = [
+            format!("model: {}", self.name),
+            sampling_line(&self.settings),
+            format!("max-tokens: {max}, think: {:?}", self.args.think).to_lowercase(),
+            format!("system: {}", self.session.system().unwrap_or("none")),
+            format!(
+                "window: {} of {} tokens in use, {}",
+                Thousands(used as u64),
+                Thousands(window as u64),
+                Count(turns as u64, "turn")
+            ),
+        ];
+        self.ui.note(&lines.join("\n"));
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        self.session.undo().ok_or_else(|| Error::failed("there is nothing to take back"))?;
+        self.ui.status("the last message and its answer are taken back");
+        Ok(())
+    }
+
+    /// In the editor the old text is offered for changing; from a pipe the new text must come along.
+    fn edit(&mut self, text: &str, can_edit: bool) -> Result<Next> {
+        if text.is_empty() && !can_edit {
+            return Err(Error::usage("`/edit` needs the new text here").hint("`/edit What is 2 + 3?`"));
+        }
+        let old = self.session.undo().ok_or_else(|| Error::failed("there is no message to edit"))?;
+        if text.is_empty() {
+            return Ok(Next::Edit(old));
+        }
+        self.say(text)?;
+        Ok(Next::Line)
+    }
+
+    fn save(&mut self, file: &str) -> Result<()> {
+        let path = file_argument("/save", file)?;
+        let own = self.own_files.contains(&path);
+        let taken =
+            !own && path.exists() && load::read_text(&path).and_then(|t| transcript::from_jsonl(&t)).is_err();
+        if taken {
+            return Err(Error::failed(format!(
+                "`{file}` exists and is not a conversation; it is left as it is"
+            ))
+            .hint("save under another name"));
+        }
+        load::write_file(&path, &transcript::to_jsonl(self.session.messages()))?;
+        self.ui
+            .status(&format!("saved {} to `{file}`", Count(self.session.messages().len() as u64, "message")));
+        self.own_files.push(path);
+        Ok(())
+    }
+
+    fn load(&mut self, file: &str) -> Result<()> {
+        let path = file_argument("/load", file)?;
+        let messages = transcript::from_jsonl(&load::read_text(&path)?)
+            .map_err(|e| Error { message: format!("`{file}`: {}", e.message), ..e })?;
+        self.ui.status(&format!("loaded {} from `{file}`", Count(messages.len() as u64, "message")));
+        self.session.set_messages(messages);
+        self.own_files.push(path);
+        Ok(())
+    }
+
+    fn read(&mut self, file: &str) -> Result<()> {
+        let path = file_argument("/read", file)?;
+        let text = load::read_text(&path)?;
+        self.ui.status(&format!(
+            "read {}; it goes in front of the next message",
+            Count(text.len() as u64, "byte")
+        ));
+        self.pending = Some(match self.pending.take() {
+            Some(before) => format!("{before}\n\n{text}"),
+            None => text,
+        });
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Result<()> {
+        let last = self.last.as_ref().ok_or_else(|| Error::failed("there is no answer yet"))?;
+        let (line, dropped) = (stats_line(last, None), last.metrics.dropped_turns);
+        self.ui.note(&line);
+        if dropped > 0 {
+            self.ui.note(&format!("window: dropped {} in this answer", Count(dropped as u64, "turn")));
+        }
+        Ok(())
+    }
+}
+
+fn file_argument(command: &str, file: &str) -> Result<PathBuf> {
+    if file.is_empty() {
+        return Err(Error::usage(format!("`{command}` needs a file")).hint(format!("`{command} talk.jsonl`")));
+    }
+    Ok(Path::new(file).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::args::{Cli, Command as Verb};
+    use super::super::lines::scripted::Listed;
+    use super::*;
+    use crate::engine::scripted::Scripted;
+    use crate::session::Template;
+
+    const TEMPLATE: &str = "{% for m in messages %}{{ m.role[0] | upper }}: {{ m.content }}\n{% endfor %}A: ";
+
+    /// Lines in; result, stdout and stderr out.
+    fn chat(answers: &[&str], lines: &[&str]) -> (Result<()>, String, String) {
+        let (mut ui, out, err) = Ui::captured(false);
+        let cli = Cli::parse_from(["infer", "chat", "x", "--seed", "1"]);
+        let Some(Verb::Chat(args)) = cli.command else { unreachable!("these are arguments of `chat`") };
+        let matches = clap::ArgMatches::default();
+        let settings = Settings::resolve(&args.common.sampling, &matches, |_| None).unwrap();
+        let template = Template::new(TEMPLATE, "", "").unwrap();
+        let session = Session::new(Scripted::new(1000, answers), Some(template));
+        let chat =
+            Chat::new(&mut ui, &args.common, "scripted".to_owned(), session, settings, Overflow::Rebuild);
+        let result = chat.run(&mut Listed::new(lines));
+        (result, out.text(), err.text())
+    }
+
+    #[test]
+    fn answers_go_to_stdout_a_line_each_and_words_about_them_to_stderr() {
+        let lines = ["hello", "", "/undo", "again", "/bye", "never"];
+        let (result, out, err) = chat(&["one", "two\n"], &lines);
+        result.unwrap();
+        assert_eq!(out, "one\ntwo\n");
+        assert_eq!(err, "the last message and its answer are taken back\n");
+    }
+
+    #[test]
+    fn an_unknown_command_ends_a_script_and_names_help() {
+        let (result, out, _) = chat(&["one"], &["/hepl", "hello"]);
+        let error = result.unwrap_err();
+        assert_eq!(error.message, "there is no command `/hepl`");
+        assert_eq!((error.kind.exit_code(), out.as_str()), (2, ""));
+    }
+
+    #[test]
+    fn settings_can_be_changed_and_shown() {
+        let lines = ["/set temp 0.25", "/set max-tokens 2", "/system Be brief.", "hello", "/show"];
+        let (result, out, err) = chat(&["abcdef"], &lines);
+        result.unwrap();
+        assert_eq!(out, "ab\n");
+        let expected = "temp is 0.25\nmax-tokens is 2\nthe system prompt is set\nmodel: scripted\nsampling: temp 0.25 \
+                        (set), top-k 40 (default), top-p 0.95 (default), min-p 0.05 (default), repeat-penalty 1 \
+                        (default), seed 1 (flag)\nmax-tokens: 2, think: auto\nsystem: Be brief.\nwindow: 26 of 1,000 \
+                        tokens in use, 1 turn\n";
+        assert_eq!(err, expected);
+    }
+
+    #[test]
+    fn a_setting_that_is_wrong_is_named() {
+        for (line, message) in [
+            ("/set", "`/set` takes a name and a value"),
+            ("/set temp", "`/set` takes a name and a value"),
+            ("/set colour red", "there is no setting `colour`"),
+            ("/set think maybe", "`think` takes `auto`, `on` or `off`, not `maybe`"),
+            ("/set stats 1", "`stats` takes `on` or `off`, not `1`"),
+            ("/set max-tokens -1", "`max-tokens` takes a number or `none`, not `-1`"),
+            ("/regen", "there is no message to answer again"),
+            ("/undo", "there is nothing to take back"),
+            ("/edit", "`/edit` needs the new text here"),
+            ("/stats", "there is no answer yet"),
+            ("/save", "`/save` needs a file"),
+        ] {
+            assert_eq!(chat(&[], &[line]).0.unwrap_err().message, message, "{line}");
+        }
+    }
+
+    #[test]
+    fn edit_and_regenerate_replace_the_last_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("talk.jsonl");
+        let save = format!("/save {}", file.display());
+        let lines = ["first", "/regen", "/edit second", save.as_str()];
+        let (result, out, _) = chat(&["a", "b", "c"], &lines);
+        result.unwrap();
+        assert_eq!(out, "a\nb\nc\n");
+        let saved = std::fs::read_to_string(&file).unwrap();
+        let expected =
+            "{\"role\":\"user\",\"content\":\"second\"}\n{\"role\":\"assistant\",\"content\":\"c\"}\n";
+        assert_eq!(saved, expected);
+    }
+
+    #[test]
+    fn a_saved_conversation_goes_on_and_other_files_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("talk.jsonl");
+        let (save, load) = (format!("/save {}", file.display()), format!("/load {}", file.display()));
+        chat(&["Paris."], &["France?", &save]).0.unwrap();
+        chat(&["Rome."], &[&load, "Italy?", &save]).0.unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 4);
+        let other = folder.path().join("letter.txt");
+        std::fs::write(&other, "Dear Ada").unwrap();
+        let error = chat(&[], &[&format!("/save {}", other.display())]).0.unwrap_err();
+        assert!(error.message.ends_with("exists and is not a conversation; it is left as it is"));
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "Dear Ada");
+        assert!(
+            chat(&[], &[&format!("/load {}", other.display())]).0.unwrap_err().message.contains("line 1")
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_read_goes_in_front_of_the_next_message_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (notes, talk) = (folder.path().join("notes.txt"), folder.path().join("talk.jsonl"));
+        std::fs::write(&notes, "facts\n").unwrap();
+        let (read, save) = (format!("/read {}", notes.display()), format!("/save {}", talk.display()));
+        let (result, _, err) = chat(&["a", "b"], &[&read, "sum up", "and now?", &save]);
+        result.unwrap();
+        assert!(err.starts_with("read 6 bytes; it goes in front of the next message\n"), "{err}");
+        let saved = transcript::from_jsonl(&std::fs::read_to_string(&talk).unwrap()).unwrap();
+        assert_eq!((saved[0].content.as_str(), saved[2].content.as_str()), ("facts\n\nsum up", "and now?"));
+    }
+}

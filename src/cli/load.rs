@@ -1,0 +1,219 @@
+//! From the arguments to a model in memory, ready to answer.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ArgMatches;
+
+use super::args::{AnswerArgs, KvArg, OverflowArg, ThinkArg};
+use super::settings::Settings;
+use super::ui::Ui;
+use super::{dirs, version};
+use crate::engine::llama::{self, Weights};
+use crate::engine::{DeviceKind, KvType, LoadPlan};
+use crate::error::{Error, Result};
+use crate::human::{Bytes, Seconds, Thousands};
+use crate::model::fit::{self, Need};
+use crate::model::gguf::{Header, Shape};
+use crate::session::{Options, Overflow, Template, Think};
+use crate::{machine, model};
+
+/// A loaded model and all that was decided about it.
+pub(crate) struct Loaded {
+    /// As the person named it.
+    pub(crate) name: String,
+    pub(crate) weights: Weights,
+    /// The template in use; `None` where the model has none, or with `--raw`.
+    pub(crate) template: Option<Template>,
+    pub(crate) settings: Settings,
+    pub(crate) ctx: u32,
+    pub(crate) load_time: Duration,
+}
+
+/// Load the model that the arguments name. With `raw` no template is wanted.
+pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bool) -> Result<Loaded> {
+    let started = Instant::now();
+    version::advise_rebuild(ui);
+    let path = model::locate(&args.model.model, &dirs::cache()?)?;
+    let header = Header::open(&path)?.with_parts(&path)?;
+    header.check_runnable(&path)?;
+    let shape = header.shape();
+    let settings = Settings::resolve(&args.sampling, matches, |key| header.f64(key))?;
+    let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
+    let plan = plan(args, &shape)?;
+    warn_beyond_training(ui, plan.ctx, &shape);
+    let weights = load_weights(ui, &path, &plan)?;
+    let load_time = started.elapsed();
+    ui.detail(&load_line(&shape, &plan, &weights, load_time));
+    Ok(Loaded { name: args.model.model.clone(), weights, template, settings, ctx: plan.ctx, load_time })
+}
+
+fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
+    let mut bar = ui.progress("loading", 1000);
+    let weights = Weights::load(path, plan, &mut |share| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1000 steps")]
+        bar.set((share * 1000.0) as u64);
+        if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.clear();
+    weights
+}
+
+/// Where the model goes and how large its window is.
+fn plan(args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
+    let kv = match args.context.kv {
+        KvArg::F16 => KvType::F16,
+        KvArg::Q8_0 => KvType::Q8_0,
+        KvArg::Q4_0 => KvType::Q4_0,
+    };
+    check_kv(kv, shape)?;
+    let bytes = match kv {
+        KvType::F16 => 2.0,
+        KvType::Q8_0 => 34.0 / 32.0,
+        KvType::Q4_0 => 18.0 / 32.0,
+    };
+    let need = Need {
+        weights: shape.tensor_bytes,
+        kv: &|tokens| shape.kv_bytes(tokens, bytes, bytes),
+        trained: shape.context.unwrap_or(0),
+    };
+    // A GPU has its own memory, which llama.cpp's fit asks for.
+    let on_cpu = !llama::devices().iter().any(|d| d.kind == DeviceKind::Gpu);
+    let available = if on_cpu { machine::memory_available() } else { None };
+    Ok(LoadPlan {
+        gpu_layers: args.model.gpu_layers,
+        device: args.model.device.clone(),
+        ctx: fit::context(&need, args.context.ctx, available)?,
+        threads: args.model.threads.map_or_else(machine::threads, usize::from),
+        kv,
+    })
+}
+
+/// llama.cpp keeps quantized keys and values in blocks that must not cross a head.
+fn check_kv(kv: KvType, shape: &Shape) -> Result<()> {
+    const BLOCK: u64 = 32;
+    let (key, value) = shape.head_width;
+    if kv == KvType::F16 || (key.is_multiple_of(BLOCK) && value.is_multiple_of(BLOCK)) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "a quantized KV cache needs heads of a multiple of {BLOCK} values; here they have {key}"
+    ))
+    .hint("leave `--kv` out"))
+}
+
+fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
+    let Some(trained) = shape.context.filter(|&trained| trained > 0 && u64::from(ctx) > trained) else {
+        return;
+    };
+    ui.note(&format!(
+        "context: {} tokens wanted, the model was trained on {}; answers may get worse beyond",
+        Thousands(ctx.into()),
+        Thousands(trained)
+    ));
+}
+
+/// One line about where the model went.
+fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) -> String {
+    let place = match llama::devices().into_iter().find(|d| d.kind == DeviceKind::Gpu) {
+        Some(gpu) if weights.gpu_layers != 0 && plan.device.as_deref() != Some("cpu") => {
+            let all = shape.layers.unwrap_or(0) + 1;
+            let layers = u64::try_from(weights.gpu_layers).unwrap_or(all).min(all);
+            format!("{}: {layers}/{all} layers, {} free", gpu.name, Bytes(gpu.free))
+        }
+        _ => format!("CPU: {} threads", plan.threads),
+    };
+    format!(
+        "loaded {} in {}; {place}; context {}",
+        Bytes(shape.tensor_bytes),
+        Seconds(took.as_secs_f64()),
+        Thousands(plan.ctx.into())
+    )
+}
+
+/// The template wanted, or the model's own.
+fn template(wanted: Option<&str>, header: &Header, shape: &Shape) -> Result<Option<Template>> {
+    let source = match wanted {
+        None => own_template(header).map(str::to_owned),
+        Some(name) => Some(match Template::builtin(name) {
+            Some(source) => source.to_owned(),
+            None => read_template(name)?,
+        }),
+    };
+    let text_of = |role| shape.special(role).and_then(|token| token.text.as_deref()).unwrap_or_default();
+    source.map(|source| Template::new(&source, text_of("bos"), text_of("eos"))).transpose()
+}
+
+/// The model's default template, or the first of its named ones.
+pub(crate) fn own_template(header: &Header) -> Option<&str> {
+    let all = header.chat_templates();
+    all.iter().find(|(name, _)| name.is_none()).or(all.first()).map(|(_, source)| *source)
+}
+
+fn read_template(name: &str) -> Result<String> {
+    let builtin: Vec<&str> = Template::builtin_names().collect();
+    fs::read_to_string(name).map_err(|e| {
+        Error::usage(format!("no template `{name}`: {e}"))
+            .hint(format!("`--template` takes a Jinja file or one of {}", builtin.join(", ")))
+    })
+}
+
+/// Everything about how to answer.
+pub(crate) fn options(args: &AnswerArgs, settings: &mut Settings, overflow: Overflow) -> Options {
+    Options {
+        sampling: settings.for_answer(),
+        stops: args.stops.clone(),
+        max_tokens: args.max_tokens,
+        think: think(args.think),
+        overflow,
+        now: jiff::ZonedDateTime::now().datetime(),
+    }
+}
+
+pub(crate) fn think(arg: ThinkArg) -> Think {
+    match arg {
+        ThinkArg::Auto => Think::Auto,
+        ThinkArg::On => Think::On,
+        ThinkArg::Off => Think::Off,
+    }
+}
+
+pub(crate) fn overflow(arg: Option<OverflowArg>, default: Overflow) -> Overflow {
+    match arg {
+        None => default,
+        Some(OverflowArg::Rebuild) => Overflow::Rebuild,
+        Some(OverflowArg::Stop) => Overflow::Stop,
+    }
+}
+
+/// A text file for a prompt.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    let bytes =
+        fs::read(path).map_err(|e| Error::failed(format!("cannot read `{}`: {e}", path.display())))?;
+    utf8(bytes, &format!("`{}`", path.display()))
+}
+
+/// Bytes as text, or where they stop being text.
+pub(crate) fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Error::failed(format!("{what} is not UTF-8 text at byte {at}"))
+            .hint("convert it first, such as with `iconv -f latin1 -t utf-8`")
+    })
+}
+
+/// Write a file whole or not at all.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<PathBuf> {
+    let write = || -> std::io::Result<()> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,140 @@
+//! The person's floor: parse, do one thing, render the error, pick the exit code.
+
+mod args;
+mod chat;
+mod commands;
+mod dirs;
+mod lines;
+mod load;
+mod run;
+mod screen;
+mod settings;
+mod show;
+mod ui;
+mod version;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use crate::error::{Error, Result};
+use crate::model;
+use crate::model::gguf::Header;
+use args::{Cli, Command, ShowArgs, VolumeArgs};
+use ui::Ui;
+
+/// The whole program.
+pub(crate) fn run(argv: Vec<OsString>) -> ExitCode {
+    let json = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    let parsed = Cli::command()
+        .try_get_matches_from(argv)
+        .and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error, json),
+    };
+    let mut ui = Ui::new(cli.volume);
+    crate::engine::log::listen(cli.volume.verbose.then(|| Box::new(ui::log_line) as _), ui::last_words);
+    let result = version::check_cpu().and_then(|()| dispatch(&mut ui, cli, &matches));
+    let result = result.and_then(|()| ui.check_product());
+    finish(&mut ui, result, json)
+}
+
+fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
+    if cli.version {
+        version::print(ui);
+        return Ok(());
+    }
+    let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+    match cli.command {
+        Some(Command::Run(args)) => run::run(ui, args, matches),
+        Some(Command::Chat(args)) => chat::run(ui, &args, matches),
+        Some(Command::Show(args)) => show(ui, &args),
+        Some(Command::Completions { shell }) => {
+            completions(ui, shell);
+            Ok(())
+        }
+        None => Err(Error::usage("no command").hint("`infer --help` lists the commands")),
+    }
+}
+
+fn finish(ui: &mut Ui, result: Result<()>, json: bool) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // An interruption has been seen by the person who caused it; the answer so far is out.
+    if json {
+        report_json(ui, &error);
+    } else if error.kind != crate::error::Kind::Interrupted {
+        ui.error(&error);
+    }
+    ExitCode::from(error.kind.exit_code())
+}
+
+fn report_json(ui: &mut Ui, error: &Error) {
+    let value = serde_json::json!({
+        "error": { "kind": error.kind.as_str(), "message": error.message, "hint": error.hint }
+    });
+    // A reader that is gone reads no error either.
+    let _ = ui.json(&value);
+}
+
+/// What clap refused, in the form of all other errors; help is printed as it is.
+fn refuse(error: &clap::Error, json: bool) -> ExitCode {
+    let mut ui = Ui::new(VolumeArgs { quiet: false, verbose: false });
+    match error.kind() {
+        ErrorKind::DisplayHelp => {
+            let _ = ui.page(&error.render().to_string());
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            ui.note(error.render().to_string().trim_end());
+            ExitCode::from(2)
+        }
+        _ => finish(&mut ui, Err(usage_error(error)), json),
+    }
+}
+
+fn usage_error(error: &clap::Error) -> Error {
+    let text = error.render().to_string();
+    let message: Vec<&str> = text.split("\n\n").next().unwrap_or_default().lines().map(str::trim).collect();
+    let message = message.join(" ");
+    let tip = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| match error.get(kind) {
+            Some(ContextValue::String(one)) => Some(one.clone()),
+            Some(ContextValue::Strings(many)) => many.first().cloned(),
+            _ => None,
+        });
+    let hint = tip.map_or_else(
+        || "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
+        |tip| format!("did you mean `{tip}`?"),
+    );
+    Error::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(hint)
+}
+
+fn show(ui: &mut Ui, args: &ShowArgs) -> Result<()> {
+    let path = model::locate(&args.model, &dirs::cache()?)?;
+    let header = Header::open(&path)?;
+    // Whether all of it could be written is asked once, at the end.
+    let _: ControlFlow<()> = if args.template {
+        let template = load::own_template(&header).ok_or_else(|| {
+            Error::failed("the model has no chat template")
+                .hint("`infer run MODEL --raw` continues a text without one")
+        })?;
+        ui.page(template)
+    } else if args.json {
+        ui.json(&show::json(&header, &path))
+    } else {
+        ui.page(&show::text(&header, &path))
+    };
+    Ok(())
+}
+
+fn completions(ui: &mut Ui, shell: clap_complete::Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "infer", &mut script);
+    // Whether all of it could be written is asked once, at the end.
+    let _ = ui.page(&String::from_utf8_lossy(&script));
+}

@@ -1,0 +1,158 @@
+//! `infer run`: one prompt in from arguments, files and a pipe; one answer out.
+
+use std::time::Duration;
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+
+use super::args::{ChatArgs, RunArgs};
+use super::chat;
+use super::load::{self, Loaded};
+use super::screen::{Screen, stats_line};
+use super::settings::Settings;
+use super::ui::Ui;
+use crate::engine::Engine;
+use crate::error::{Error, Kind, Result};
+use crate::human::Thousands;
+use crate::session::{Finish, Options, Outcome, Overflow, Session};
+
+pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
+    let prompt = gather(ui, &args)?;
+    if prompt.trim().is_empty() {
+        if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
+            return chat::run(ui, &ChatArgs { common: args.common, overflow: args.overflow }, matches);
+        }
+        return Err(
+            Error::usage("the prompt is empty").hint("`infer run MODEL \"your question\"`, or pipe one in")
+        );
+    }
+    let mut loaded = load::load(ui, &args.common, matches, args.raw)?;
+    let raw = loaded.template.is_none();
+    if raw && !args.raw {
+        if args.common.system.is_some() {
+            return Err(Error::usage("the model has no chat template, and so no place for a system prompt")
+                .hint("leave `-s` out, or give a template such as `--template chatml`"));
+        }
+        ui.detail("the model has no chat template: it continues the text as it is");
+    }
+    let llama = loaded.weights.open(ui.brake())?;
+    let mut session = Session::new(llama, loaded.template.take());
+    if let Some(system) = &args.common.system {
+        session.set_system(system);
+    }
+    let overflow = load::overflow(args.overflow, Overflow::Stop);
+    let options = load::options(&args.common, &mut loaded.settings, overflow);
+    let outcome = answer(ui, &mut session, &prompt, raw, &options, !args.json)?;
+    report(ui, &args, &loaded, &options, &outcome);
+    if outcome.finish == Finish::Interrupted && !ui.is_closed() {
+        return Err(Error::new(Kind::Interrupted, ""));
+    }
+    Ok(())
+}
+
+/// Arguments, then files, then piped input, with blank lines between.
+fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
+    let mut parts = Vec::new();
+    if !args.prompt.is_empty() {
+        parts.push(args.prompt.join(" "));
+    }
+    for file in &args.files {
+        parts.push(load::read_text(file)?);
+    }
+    if ui.has_piped_input() {
+        let input = Ui::read_input().map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
+        if !input.is_empty() {
+            parts.push(load::utf8(input, "the piped input")?);
+        }
+    }
+    if args.raw && parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    // Only the joints are tidied: an answer can depend on every other space.
+    let last = parts.len().saturating_sub(1);
+    let joined: Vec<&str> =
+        parts.iter().enumerate().map(|(i, part)| if i < last { part.trim_end() } else { part }).collect();
+    let text = joined.join("\n\n");
+    Ok(if args.raw { text } else { text.trim_end().to_owned() })
+}
+
+fn answer<E: Engine>(
+    ui: &mut Ui,
+    session: &mut Session<E>,
+    prompt: &str,
+    raw: bool,
+    options: &Options,
+    shows_text: bool,
+) -> Result<Outcome> {
+    let mut screen = Screen::new(ui, shows_text);
+    let mut sink = |event: crate::session::Event<'_>| screen.show(&event);
+    let outcome = if raw {
+        session.complete(prompt, options, &mut sink)
+    } else {
+        session.say(prompt, options, &mut sink)
+    };
+    if shows_text {
+        // A reader that is gone needs no newline.
+        let _ = ui.end_answer();
+    }
+    outcome
+}
+
+/// What was asked for beside the text, and what must not pass silently.
+fn report(ui: &mut Ui, args: &RunArgs, loaded: &Loaded, options: &Options, outcome: &Outcome) {
+    if args.json {
+        // A reader that is gone reads no object.
+        let _ = ui.json(&object(loaded, options, outcome));
+    }
+    if outcome.finish == Finish::Window {
+        ui.note(&format!(
+            "window: the context of {} tokens is full, the answer ends here; try a larger `--ctx`",
+            Thousands(loaded.ctx.into())
+        ));
+    }
+    if args.common.stats {
+        ui.note(&stats_line(outcome, Some(loaded.load_time)));
+        ui.note(&sampling_line(&loaded.settings));
+    }
+}
+
+pub(crate) fn sampling_line(settings: &Settings) -> String {
+    format!("sampling: {}", settings.line())
+}
+
+/// The object of `--json`.
+fn object(loaded: &Loaded, options: &Options, outcome: &Outcome) -> Value {
+    let m = &outcome.metrics;
+    let thinking = (!outcome.thought.is_empty()).then_some(&outcome.thought);
+    json!({
+        "model": loaded.name,
+        "text": outcome.text,
+        "thinking": thinking,
+        "finish": outcome.finish.as_str(),
+        "seed": options.sampling.seed,
+        "tokens": {
+            "prompt": m.prompt,
+            "cached": m.cached,
+            "evaluated": m.evaluated,
+            "generated": m.generated,
+        },
+        "ms": {
+            "load": millis(loaded.load_time),
+            "ttft": m.ttft.map(millis),
+            "tpot": m.tpot().map(millis),
+            "total": millis(loaded.load_time + m.total),
+        },
+        "tokens_per_second": { "prefill": m.prefill_rate().map(round), "decode": m.decode_rate().map(round) },
+        "sampling": loaded.settings.json(),
+        "context": { "size": loaded.ctx, "used": m.used, "dropped_turns": m.dropped_turns },
+    })
+}
+
+/// Milliseconds with three decimals.
+fn millis(time: Duration) -> f64 {
+    round(time.as_secs_f64() * 1000.0)
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,74 @@
+//! An answer on its way to the person: events to text, thoughts, bars and notes; and its statistics afterwards.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::ui::{Bar, Ui};
+use crate::human::{Count, Rate, Seconds, Thousands};
+use crate::session::{Event, Outcome};
+
+/// Shows the events of one answer.
+pub(crate) struct Screen<'u> {
+    ui: &'u mut Ui,
+    bar: Option<Bar>,
+    /// With `--json` the text is printed later, as a whole.
+    shows_text: bool,
+}
+
+impl<'u> Screen<'u> {
+    pub(crate) fn new(ui: &'u mut Ui, shows_text: bool) -> Self {
+        Self { ui, bar: None, shows_text }
+    }
+
+    pub(crate) fn show(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match *event {
+            Event::Prefill { done, total } => self.prefill(done, total),
+            Event::Text(text) if self.shows_text => self.ui.say(text)?,
+            Event::Thought(text) if self.shows_text => self.ui.thought(text),
+            Event::Text(_) | Event::Thought(_) => {}
+            Event::FoldedSystem => self.ui.status(
+                "the model's template takes no system prompt: it was put in front of the first message",
+            ),
+            Event::Dropped { turns, tokens, used, window } => self.ui.note(&format!(
+                "window: dropped {}, {} tokens; {} of {} in use",
+                Count(turns as u64, "turn"),
+                Thousands(tokens as u64),
+                Thousands(used as u64),
+                Thousands(window as u64)
+            )),
+        }
+        if self.ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn prefill(&mut self, done: usize, total: usize) {
+        if done == total {
+            self.bar = None;
+        } else {
+            let ui = &self.ui;
+            self.bar.get_or_insert_with(|| ui.progress("reading", total as u64)).set(done as u64);
+        }
+    }
+}
+
+/// The statistics of an answer in one line.
+pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
+    let m = &outcome.metrics;
+    let mut parts = Vec::new();
+    if let Some(load) = load {
+        parts.push(format!("load {}", Seconds(load.as_secs_f64())));
+    }
+    parts.push(format!("prompt {} ({} cached)", Count(m.prompt as u64, "token"), Thousands(m.cached as u64)));
+    if let Some(rate) = m.prefill_rate() {
+        parts.push(format!("prefill {} tokens/s", Rate(rate)));
+    }
+    if let Some(ttft) = m.ttft {
+        parts.push(format!("TTFT {}", Seconds(ttft.as_secs_f64())));
+    }
+    parts.push(Count(m.generated as u64, "token").to_string());
+    if let (Some(rate), Some(tpot)) = (m.decode_rate(), m.tpot()) {
+        parts.push(format!("decode {} tokens/s", Rate(rate)));
+        parts.push(format!("TPOT {:.1} ms", tpot.as_secs_f64() * 1000.0));
+    }
+    parts.push(format!("finish {}", outcome.finish.as_str()));
+    parts.join(", ")
+}

@@ -1,0 +1,470 @@
+//! The one place that touches stdout, stderr, the terminal, colour, bars and Ctrl-C.
+//!
+//! Its verbs are meanings: `say` is the product and goes to stdout, the rest goes to stderr. What a model wrote is
+//! shown raw in a pipe, and with its control characters escaped on a terminal.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::args::VolumeArgs;
+use crate::error::{Error, Result};
+use crate::human::{Escaped, is_harmful};
+
+/// A bar appears when the work has taken this long.
+const BAR_DELAY: Duration = Duration::from_millis(250);
+
+/// Which streams are a terminal.
+#[derive(Clone, Copy)]
+struct Terminals {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}
+
+pub(crate) struct Ui {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    terminals: Terminals,
+    volume: VolumeArgs,
+    colour: bool,
+    /// The last byte said, to end the answer in one newline.
+    last: Option<u8>,
+    /// A thought is being shown and its line is open.
+    in_thought: bool,
+    closed: Option<io::ErrorKind>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Ui {
+    /// The process's own streams. Takes Ctrl-C over: once sets the brake, a second time leaves at once.
+    pub(crate) fn new(volume: VolumeArgs) -> Self {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        listen_to_ctrl_c(&interrupted);
+        let terminals = Terminals {
+            stdin: io::stdin().is_terminal(),
+            stdout: io::stdout().is_terminal(),
+            stderr: io::stderr().is_terminal(),
+        };
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+            || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        Self {
+            out: Box::new(io::stdout()),
+            err: Box::new(io::stderr()),
+            terminals,
+            volume,
+            colour: terminals.stderr && !no_colour,
+            last: None,
+            in_thought: false,
+            closed: None,
+            interrupted,
+        }
+    }
+
+    /// A person on both ends?
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.terminals.stdin && self.terminals.stdout
+    }
+
+    /// Is there input in a pipe or a file?
+    pub(crate) fn has_piped_input(&self) -> bool {
+        !self.terminals.stdin
+    }
+
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.volume.verbose
+    }
+
+    /// Could a person see a thought?
+    pub(crate) fn shows_thoughts(&self) -> bool {
+        self.terminals.stderr && !self.volume.quiet
+    }
+
+    /// All of stdin.
+    pub(crate) fn read_input() -> io::Result<Vec<u8>> {
+        let mut input = Vec::new();
+        io::stdin().lock().read_to_end(&mut input)?;
+        Ok(input)
+    }
+
+    /// One line of piped stdin, without its end; `None` at the end of the input.
+    pub(crate) fn read_line() -> io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = io::stdin().read_line(&mut line)?;
+        let text = line.strip_suffix('\n').unwrap_or(&line);
+        Ok((read > 0).then(|| text.strip_suffix('\r').unwrap_or(text).to_owned()))
+    }
+
+    // --- the product ---
+
+    /// Text of an answer, as it comes. Breaks when nobody reads any more.
+    pub(crate) fn say(&mut self, text: &str) -> ControlFlow<()> {
+        self.end_thought();
+        let shown = if self.terminals.stdout { escape(text) } else { Cow::Borrowed(text) };
+        self.last = shown.as_bytes().last().copied().or(self.last);
+        self.product(shown.as_bytes())
+    }
+
+    /// The answer is over: it ends in one newline, if there was any text.
+    pub(crate) fn end_answer(&mut self) -> ControlFlow<()> {
+        self.end_thought();
+        match self.last.take() {
+            None | Some(b'\n') => ControlFlow::Continue(()),
+            Some(_) => self.product(b"\n"),
+        }
+    }
+
+    /// Text that is asked for and complete, such as a table.
+    pub(crate) fn page(&mut self, text: &str) -> ControlFlow<()> {
+        self.say(text)?;
+        self.end_answer()
+    }
+
+    /// One line of JSON.
+    pub(crate) fn json(&mut self, value: &serde_json::Value) -> ControlFlow<()> {
+        self.product(format!("{value}\n").as_bytes())
+    }
+
+    fn product(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        if self.closed.is_none() {
+            self.closed = self.out.write_all(bytes).and_then(|()| self.out.flush()).err().map(|e| e.kind());
+        }
+        if self.closed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Can stdout take no more?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Whether all of the product arrived. A reader that went away has what it wanted; a full disk has not.
+    pub(crate) fn check_product(&self) -> Result<()> {
+        match self.closed {
+            None | Some(io::ErrorKind::BrokenPipe) => Ok(()),
+            Some(kind) => Err(Error::failed(format!("cannot write the answer: {kind}"))),
+        }
+    }
+
+    // --- beside the product ---
+
+    /// Something that must not pass silently, or was asked for.
+    pub(crate) fn note(&mut self, line: &str) {
+        self.break_line();
+        self.line(line);
+    }
+
+    /// Something good to know; not with `--quiet`.
+    pub(crate) fn status(&mut self, line: &str) {
+        if !self.volume.quiet {
+            self.note(line);
+        }
+    }
+
+    /// Something for those who want to know, `--verbose`.
+    pub(crate) fn detail(&mut self, line: &str) {
+        if self.volume.verbose {
+            self.note(line);
+        }
+    }
+
+    /// The model's reasoning: dim, and only to a terminal.
+    pub(crate) fn thought(&mut self, text: &str) {
+        if !self.shows_thoughts() {
+            return;
+        }
+        let (on, off) = if self.colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        self.in_thought = true;
+        self.stderr(&format!("{on}{}{off}", escape(text)));
+    }
+
+    fn end_thought(&mut self) {
+        if std::mem::take(&mut self.in_thought) {
+            self.stderr("\n\n");
+        }
+    }
+
+    /// A note in the middle of an answer begins on a line of its own, where both meet on one screen.
+    fn break_line(&mut self) {
+        self.end_thought();
+        let open = self.last.is_some_and(|byte| byte != b'\n');
+        if open && self.terminals.stdout && self.terminals.stderr {
+            self.stderr("\n");
+        }
+    }
+
+    /// The error and its hint, in two lines.
+    pub(crate) fn error(&mut self, error: &Error) {
+        self.break_line();
+        let (red, cyan, off) = if self.colour { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+        self.line_styled("error: ", red, off, &error.message);
+        if let Some(hint) = &error.hint {
+            self.line_styled("hint: ", cyan, off, hint);
+        }
+    }
+
+    fn line_styled(&mut self, label: &str, on: &str, off: &str, text: &str) {
+        self.stderr(&format!("{on}{label}{off}{}\n", escape(&text.replace(['\n', '\r'], " "))));
+    }
+
+    fn line(&mut self, line: &str) {
+        self.stderr(&format!("{}\n", escape(line)));
+    }
+
+    /// A closed stderr loses what would have been said on it, and nothing else.
+    fn stderr(&mut self, text: &str) {
+        let _ = self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush());
+    }
+
+    /// A bar over `total` steps, on a terminal and when the work lasts.
+    pub(crate) fn progress(&self, label: &str, total: u64) -> Bar {
+        Bar {
+            shown: None,
+            wanted: self.terminals.stderr && !self.volume.quiet,
+            label: label.to_owned(),
+            total,
+            started: Instant::now(),
+        }
+    }
+
+    // --- Ctrl-C ---
+
+    /// Set while a person wants the work to stop.
+    pub(crate) fn brake(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The interruption has been answered; work may start again.
+    pub(crate) fn release_brake(&self) {
+        self.interrupted.store(false, Ordering::Relaxed);
+    }
+}
+
+#[expect(clippy::exit, reason = "the second Ctrl-C leaves whatever the program is doing")]
+fn listen_to_ctrl_c(flag: &Arc<AtomicBool>) {
+    let flag = Arc::clone(flag);
+    // It fails only when there is a handler already, which is then this one.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+}
+
+/// The last words when llama.cpp gives up in the middle of a call; nothing can be unwound there.
+#[expect(clippy::exit, reason = "the alternative is the abort that follows")]
+pub(crate) fn last_words(message: &str) -> ! {
+    let line = message.lines().next().unwrap_or_default();
+    let place = line.rsplit_once('/').map_or(line, |(_, file)| file);
+    let _ = writeln!(io::stderr(), "error: llama.cpp gave up: {}", escape(place));
+    let _ =
+        writeln!(io::stderr(), "hint: the model file may be damaged; `infer show MODEL` reads its header");
+    std::process::exit(1)
+}
+
+/// A line of llama.cpp's log, for `--verbose`.
+pub(crate) fn log_line(line: &str) {
+    let _ = writeln!(io::stderr(), "llama.cpp: {}", escape(line));
+}
+
+/// Progress on a terminal. Nothing is drawn elsewhere, nor in the first quarter of a second.
+pub(crate) struct Bar {
+    shown: Option<ProgressBar>,
+    wanted: bool,
+    label: String,
+    total: u64,
+    started: Instant,
+}
+
+impl Bar {
+    pub(crate) fn set(&mut self, done: u64) {
+        if self.shown.is_none() && self.wanted && self.started.elapsed() >= BAR_DELAY {
+            let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
+            // The template is a constant; a plain bar is what is left if it were wrong.
+            if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {percent:>3}% {eta}") {
+                bar.set_style(style);
+            }
+            bar.set_message(self.label.clone());
+            self.shown = Some(bar);
+        }
+        if let Some(bar) = &self.shown {
+            bar.set_position(done);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.shown.take() {
+            bar.finish_and_clear();
+        }
+        self.wanted = false;
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// What could harm a terminal as visible text; line breaks and tabs stay.
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    let layout = ['\n', '\t'];
+    if !text.contains(|c| is_harmful(c) && !layout.contains(&c)) {
+        return Cow::Borrowed(text);
+    }
+    let pieces = text.split_inclusive(layout).map(|piece| {
+        let words = piece.trim_end_matches(layout);
+        format!("{}{}", Escaped(words), &piece[words.len()..])
+    });
+    Cow::Owned(pieces.collect())
+}
+
+#[cfg(test)]
+pub(crate) mod captured {
+    //! A `Ui` whose streams end up in two strings.
+
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    pub(crate) struct Stream(Arc<Mutex<Vec<u8>>>);
+
+    impl Stream {
+        pub(crate) fn text(&self) -> String {
+            let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    }
+
+    impl Write for Stream {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Ui {
+        pub(crate) fn captured(terminal: bool) -> (Self, Stream, Stream) {
+            let (out, err) = (Stream::default(), Stream::default());
+            let ui = Self {
+                out: Box::new(out.clone()),
+                err: Box::new(err.clone()),
+                terminals: Terminals { stdin: terminal, stdout: terminal, stderr: terminal },
+                volume: VolumeArgs { quiet: false, verbose: false },
+                colour: false,
+                last: None,
+                in_thought: false,
+                closed: None,
+                interrupted: Arc::default(),
+            };
+            (ui, out, err)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_become_visible_and_the_rest_stays() {
+        for (text, shown) in [
+            ("plain\n\ttext é 日本", "plain\n\ttext é 日本"),
+            ("a\x1b[31mb", "a\\u{1b}[31mb"),
+            ("bell\x07 back\x08 return\r", "bell\\u{7} back\\u{8} return\\r"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("x\u{202e}y", "x\\u{202e}y"),
+        ] {
+            assert_eq!(escape(text), shown);
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_in_one_newline() {
+        for (pieces, expected) in [
+            (&["a", "b"][..], "ab\n"),
+            (&["a\n"], "a\n"),
+            (&["a\n\n"], "a\n\n"),
+            (&[], ""),
+            (&["a", ""], "a\n"),
+        ] {
+            let (mut ui, out, err) = Ui::captured(false);
+            for piece in pieces {
+                assert!(ui.say(piece).is_continue());
+            }
+            assert!(ui.end_answer().is_continue());
+            assert_eq!((out.text().as_str(), err.text().as_str()), (expected, ""));
+        }
+    }
+
+    #[test]
+    fn a_pipe_gets_the_bytes_and_a_terminal_the_escaped_ones() {
+        for (terminal, expected) in [(false, "\x1b[2J\n"), (true, "\\u{1b}[2J\n")] {
+            let (mut ui, out, _) = Ui::captured(terminal);
+            assert!(ui.page("\x1b[2J").is_continue());
+            assert_eq!(out.text(), expected);
+        }
+    }
+
+    #[test]
+    fn thoughts_go_to_a_terminal_only_and_never_to_stdout() {
+        for (terminal, expected) in [(false, ""), (true, "hm\n\n")] {
+            let (mut ui, out, err) = Ui::captured(terminal);
+            ui.thought("hm");
+            assert!(ui.page("yes").is_continue());
+            assert_eq!((out.text().as_str(), err.text().as_str()), ("yes\n", expected));
+        }
+    }
+
+    #[test]
+    fn an_error_is_two_lines_whatever_is_in_it() {
+        let (mut ui, out, err) = Ui::captured(false);
+        ui.error(&Error::failed("a\nb\x1b[0m").hint("type `c`"));
+        assert_eq!(
+            (out.text().as_str(), err.text().as_str()),
+            ("", "error: a b\\u{1b}[0m\nhint: type `c`\n")
+        );
+    }
+
+    #[test]
+    fn a_note_inside_an_answer_begins_on_its_own_line() {
+        let (mut ui, _, err) = Ui::captured(true);
+        assert!(ui.say("half").is_continue());
+        ui.note("window: dropped 1 turn");
+        assert_eq!(err.text(), "\nwindow: dropped 1 turn\n");
+    }
+
+    struct Broken;
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_breaks_quietly() {
+        let (mut ui, _, err) = Ui::captured(false);
+        ui.out = Box::new(Broken);
+        assert!(ui.say("a").is_break());
+        assert!(ui.is_closed() && ui.check_product().is_ok());
+        assert_eq!(err.text(), "");
+    }
+}

@@ -1,0 +1,589 @@
+//! The llama.cpp engine: model, context, batches and samplers behind safe calls.
+//!
+//! llama-cpp-2 hides its raw handles, and with them the abort callback, the sliding window, the thread counts and
+//! the memory; so the handles here are our own over llama-cpp-sys-2, and llama-cpp-2 serves what needs no handle.
+//! llama.cpp aborts the process on many wrong calls: every call is preceded by the check that it wants.
+#![expect(unsafe_code, reason = "this file is the boundary to llama.cpp")]
+
+use std::ffi::{CStr, CString, c_void};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use llama_cpp_sys_2 as sys;
+
+use super::log;
+use super::{Device, DeviceKind, Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
+use crate::error::{Error, Kind, Result};
+
+/// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
+pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
+
+/// The most tokens of one decode call. A prompt is interrupted and reported on between these.
+const BATCH: u32 = 512;
+
+/// Memory left free on each GPU, in bytes, as llama.cpp's own tools leave it.
+const GPU_MARGIN: usize = 1 << 30;
+
+/// The brake of a running evaluation: set it and the engine stops as soon as it can.
+pub(crate) type Brake = Arc<AtomicBool>;
+
+/// The devices that llama.cpp sees, with their memory.
+pub(crate) fn devices() -> Vec<Device> {
+    use llama_cpp_2::LlamaBackendDeviceType as Type;
+    log::init();
+    llama_cpp_2::list_llama_ggml_backend_devices()
+        .into_iter()
+        .map(|device| Device {
+            kind: match device.device_type {
+                Type::Gpu | Type::IntegratedGpu => DeviceKind::Gpu,
+                Type::Cpu => DeviceKind::Cpu,
+                Type::Accelerator | Type::Unknown => DeviceKind::Other,
+            },
+            index: device.index,
+            name: device.name,
+            description: device.description,
+            backend: device.backend,
+            total: device.memory_total as u64,
+            free: device.memory_free as u64,
+        })
+        .collect()
+}
+
+/// The features that each backend was compiled with, as llama.cpp words them.
+pub(crate) fn system_info() -> String {
+    log::init();
+    // SAFETY: the backend is initialised, and the returned string is static until the next call.
+    unsafe { text(sys::llama_print_system_info()) }.trim_end_matches([' ', '|']).to_owned()
+}
+
+/// A model in memory.
+pub(crate) struct Weights {
+    model: NonNull<sys::llama_model>,
+    vocab: NonNull<sys::llama_vocab>,
+    /// Keeps the context parameters that llama.cpp's fit chose for this model.
+    context: sys::llama_context_params,
+    /// Layers on a GPU, where there is one.
+    pub(crate) gpu_layers: i32,
+}
+
+// SAFETY: a loaded model is immutable and has no thread affinity.
+unsafe impl Send for Weights {}
+
+impl Weights {
+    /// Load a model. `progress` is told the share done, 0 to 1, and may break.
+    pub(crate) fn load(
+        path: &Path,
+        plan: &LoadPlan,
+        progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        log::init();
+        let file = path
+            .to_str()
+            .and_then(|p| CString::new(p).ok())
+            .ok_or_else(|| Error::failed(format!("the path {} is not valid UTF-8", path.display())))?;
+        let mut chosen = chosen_devices(plan)?;
+        let mut context = context_params(plan);
+        let mut placement = Placement::new();
+        // SAFETY: plain values.
+        let mut params = unsafe { sys::llama_model_default_params() };
+        if let Some(list) = &mut chosen {
+            params.devices = list.as_mut_ptr();
+        }
+        params.n_gpu_layers = match plan.gpu_layers {
+            GpuLayers::Auto | GpuLayers::All => -1,
+            GpuLayers::Count(n) => i32::try_from(n).unwrap_or(i32::MAX),
+        };
+        if plan.gpu_layers == GpuLayers::Auto && devices().iter().any(|d| d.kind == DeviceKind::Gpu) {
+            placement.fit(&file, &mut params, &mut context)?;
+        }
+        let mut report = Report { progress, stopped: false };
+        params.progress_callback = Some(on_progress);
+        params.progress_callback_user_data = (&raw mut report).cast();
+        log::forget();
+        // SAFETY: the path is a C string; device list, placement and report outlive the call, which is the only user.
+        let model = unsafe { sys::llama_model_load_from_file(file.as_ptr(), params) };
+        let Some(model) = NonNull::new(model) else {
+            return Err(if report.stopped {
+                Error::new(Kind::Interrupted, "interrupted while loading")
+            } else {
+                failure(&format!("cannot load `{}`", path.display()))
+            });
+        };
+        // SAFETY: the model is valid; its vocabulary lives as long.
+        let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
+        let weights = Self {
+            model,
+            vocab: NonNull::new(vocab.cast_mut())
+                .ok_or_else(|| Error::failed("the model has no vocabulary"))?,
+            context,
+            gpu_layers: params.n_gpu_layers,
+        };
+        weights.refuse_what_cannot_generate(path)?;
+        Ok(weights)
+    }
+
+    /// The header check has refused these by name already; this is the word of the library itself.
+    fn refuse_what_cannot_generate(&self, path: &Path) -> Result<()> {
+        let model = self.model.as_ptr();
+        // SAFETY: a valid model; both are plain getters.
+        let (encoder, diffusion) =
+            unsafe { (sys::llama_model_has_encoder(model), sys::llama_model_is_diffusion(model)) };
+        if encoder || diffusion {
+            let what = if encoder { "an encoder" } else { "a diffusion model" };
+            return Err(Error::failed(format!("`{}` is {what}, it cannot continue a text", path.display())));
+        }
+        Ok(())
+    }
+
+    /// Open a context: the KV cache is allocated here, at its full size.
+    pub(crate) fn open(&self, brake: Brake) -> Result<Llama<'_>> {
+        let mut params = self.context;
+        params.abort_callback = Some(on_abort);
+        params.abort_callback_data = Arc::as_ptr(&brake).cast_mut().cast();
+        log::forget();
+        // SAFETY: a valid model; the brake is kept in `Llama`, which frees the context before it.
+        let context = unsafe { sys::llama_init_from_model(self.model.as_ptr(), params) };
+        let context = NonNull::new(context)
+            .ok_or_else(|| failure("cannot open a context").hint("try a smaller `--ctx`"))?;
+        // SAFETY: a valid context.
+        let memory = unsafe { sys::llama_get_memory(context.as_ptr()) };
+        let llama = Llama {
+            context,
+            memory,
+            vocab: self.vocab,
+            window: params.n_ctx as usize,
+            // SAFETY: plain getters on valid handles. n_batch is read back because llama.cpp may lower it.
+            batch: unsafe { sys::llama_n_batch(context.as_ptr()) } as usize,
+            // SAFETY: as above.
+            sliding: usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0),
+            sampler: None,
+            brake,
+            weights: PhantomData,
+        };
+        if memory.is_null() {
+            return Err(Error::failed("this kind of model has no memory, it cannot continue a text"));
+        }
+        Ok(llama)
+    }
+}
+
+impl Drop for Weights {
+    fn drop(&mut self) {
+        // SAFETY: contexts borrow the weights, so none is left.
+        unsafe { sys::llama_model_free(self.model.as_ptr()) }
+    }
+}
+
+/// A context: one sequence of tokens in a KV cache, over borrowed weights.
+pub(crate) struct Llama<'w> {
+    context: NonNull<sys::llama_context>,
+    memory: sys::llama_memory_t,
+    vocab: NonNull<sys::llama_vocab>,
+    window: usize,
+    batch: usize,
+    sliding: usize,
+    sampler: Option<Sampler>,
+    brake: Brake,
+    weights: PhantomData<&'w Weights>,
+}
+
+impl Llama<'_> {
+    /// Tokens in the cache.
+    fn len(&self) -> usize {
+        // SAFETY: a valid memory, sequence 0 exists. -1 is the empty cache.
+        let last = unsafe { sys::llama_memory_seq_pos_max(self.memory, 0) };
+        usize::try_from(last + 1).unwrap_or(0)
+    }
+
+    fn clear(&mut self) {
+        // SAFETY: a valid memory.
+        unsafe { sys::llama_memory_clear(self.memory, false) }
+    }
+
+    /// Can the cache go back to `len` tokens? A sliding window overwrites what has left it, so the tokens that
+    /// position `len` would look at must still be there.
+    fn can_go_back(&self, len: usize) -> bool {
+        if self.sliding == 0 {
+            return true;
+        }
+        // SAFETY: a valid memory, sequence 0 exists.
+        let first = unsafe { sys::llama_memory_seq_pos_min(self.memory, 0) };
+        usize::try_from(first).is_ok_and(|first| first <= len.saturating_sub(self.sliding))
+    }
+
+    /// The logits of the last token fed, one per token of the vocabulary.
+    fn logits(&self) -> Result<&[f32]> {
+        // SAFETY: plain getters on valid handles; -1 is the last output row, null where there is none.
+        let (row, len) = unsafe {
+            (
+                sys::llama_get_logits_ith(self.context.as_ptr(), -1),
+                sys::llama_vocab_n_tokens(self.vocab.as_ptr()),
+            )
+        };
+        if row.is_null() {
+            return Err(Error::failed("nothing has been evaluated to sample from"));
+        }
+        // SAFETY: llama.cpp holds one float per token at `row` until the next decode, which needs `&mut self`.
+        let logits = unsafe { std::slice::from_raw_parts(row, usize::try_from(len).unwrap_or(0)) };
+        if logits.iter().fold(false, |bad, x| bad | x.is_nan()) {
+            return Err(Error::failed(
+                "the model's output is not a number; the weights or the device are faulty",
+            ));
+        }
+        Ok(logits)
+    }
+}
+
+impl Drop for Llama<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the only owner; samplers do not refer to the context.
+        unsafe { sys::llama_free(self.context.as_ptr()) }
+    }
+}
+
+impl Engine for Llama<'_> {
+    fn tokenize(&self, text: &str, special: bool) -> Result<Vec<Token>> {
+        let too_long = || Error::failed("the text is too long to be tokenized");
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let len = i32::try_from(text.len()).map_err(|_| too_long())?;
+        // A token is at least one byte of text, but for a prefix that some vocabularies add.
+        let mut tokens = vec![0; text.len() + 8];
+        loop {
+            let room = i32::try_from(tokens.len()).map_err(|_| too_long())?;
+            // SAFETY: pointer and length of a live string and of a live buffer.
+            let count = unsafe {
+                sys::llama_tokenize(
+                    self.vocab.as_ptr(),
+                    text.as_ptr().cast(),
+                    len,
+                    tokens.as_mut_ptr(),
+                    room,
+                    false,
+                    special,
+                )
+            };
+            match usize::try_from(count) {
+                Ok(count) => {
+                    tokens.truncate(count);
+                    return Ok(tokens);
+                }
+                Err(_) if count == i32::MIN => return Err(too_long()),
+                Err(_) => tokens.resize(count.unsigned_abs() as usize, 0),
+            }
+        }
+    }
+
+    fn piece(&self, token: Token, special: bool) -> Vec<u8> {
+        let mut bytes = vec![0_u8; 32];
+        loop {
+            let room = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+            // SAFETY: the token came from this vocabulary; pointer and length of a live buffer.
+            let count = unsafe {
+                sys::llama_token_to_piece(
+                    self.vocab.as_ptr(),
+                    token,
+                    bytes.as_mut_ptr().cast(),
+                    room,
+                    0,
+                    special,
+                )
+            };
+            if let Ok(count) = usize::try_from(count) {
+                bytes.truncate(count);
+                return bytes;
+            }
+            bytes.resize(count.unsigned_abs() as usize, 0);
+        }
+    }
+
+    fn is_end(&self, token: Token) -> bool {
+        // SAFETY: a valid vocabulary; out of range is false.
+        unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), token) }
+    }
+
+    fn bos(&self) -> Option<Token> {
+        // SAFETY: a valid vocabulary. A vocabulary without BOS says -1.
+        let (wanted, bos) = unsafe {
+            (sys::llama_vocab_get_add_bos(self.vocab.as_ptr()), sys::llama_vocab_bos(self.vocab.as_ptr()))
+        };
+        (wanted && bos >= 0).then_some(bos)
+    }
+
+    fn control_texts(&self) -> Vec<String> {
+        // SAFETY: a valid vocabulary.
+        let size = unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) };
+        (0..size)
+            .filter(|&token| {
+                // SAFETY: the token is inside the vocabulary.
+                unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
+            })
+            .filter_map(|token| String::from_utf8(self.piece(token, true)).ok())
+            .filter(|text| !text.is_empty())
+            .collect()
+    }
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<usize> {
+        let have = self.len();
+        if len >= have {
+            return Ok(have);
+        }
+        let back = i32::try_from(len).map_err(|_| Error::failed("the context is too long"))?;
+        // SAFETY: a valid memory, sequence 0 exists; -1 is the end. Memory that cannot do it answers false.
+        let done =
+            len > 0 && self.can_go_back(len) && unsafe { sys::llama_memory_seq_rm(self.memory, 0, back, -1) };
+        if done {
+            return Ok(len);
+        }
+        self.clear();
+        Ok(0)
+    }
+
+    fn feed(&mut self, tokens: &[Token]) -> Result<Fed> {
+        let start = self.len();
+        if start + tokens.len() > self.window {
+            return Err(Error::failed(format!("the context of {} tokens is full", self.window)));
+        }
+        let mut done = 0;
+        for chunk in tokens.chunks(self.batch) {
+            if self.brake.load(Ordering::Relaxed) {
+                return Ok(Fed::Interrupted(done));
+            }
+            let len = i32::try_from(chunk.len()).unwrap_or(i32::MAX);
+            log::forget();
+            // SAFETY: not empty and at most n_batch tokens; the batch borrows the chunk and C does not write to it.
+            let code = unsafe {
+                let batch = sys::llama_batch_get_one(chunk.as_ptr().cast_mut(), len);
+                sys::llama_decode(self.context.as_ptr(), batch)
+            };
+            match code {
+                0 => done += chunk.len(),
+                1 => return Err(Error::failed(format!("the context of {} tokens is full", self.window))),
+                // Stopped by the brake: whole micro-batches stay in the cache.
+                2 => return Ok(Fed::Interrupted(self.len().saturating_sub(start))),
+                _ => return Err(failure("cannot evaluate the prompt")),
+            }
+        }
+        Ok(Fed::All)
+    }
+
+    fn begin(&mut self, sampling: &Sampling, history: &[Token]) -> Result<()> {
+        sampling.validate()?;
+        // SAFETY: a valid vocabulary.
+        let vocab = unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) };
+        self.sampler = Sampler::new(sampling, vocab, history);
+        Ok(())
+    }
+
+    fn sample(&mut self) -> Result<Token> {
+        let logits = self.logits()?;
+        let Some(sampler) = &self.sampler else {
+            return Ok(argmax(logits));
+        };
+        // SAFETY: the chain ends in a sampler that selects, and the last output row exists. This also accepts.
+        Ok(unsafe { sys::llama_sampler_sample(sampler.chain.as_ptr(), self.context.as_ptr(), -1) })
+    }
+}
+
+/// The most likely token, the lowest of equals.
+fn argmax(logits: &[f32]) -> Token {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > best.1 {
+            best = (token, logit);
+        }
+    }
+    Token::try_from(best.0).unwrap_or(0)
+}
+
+/// A chain of llama.cpp's samplers.
+struct Sampler {
+    chain: NonNull<sys::llama_sampler>,
+}
+
+impl Sampler {
+    /// `None` where plain argmax does: greedy, without penalties.
+    fn new(sampling: &Sampling, vocab: i32, history: &[Token]) -> Option<Self> {
+        #[expect(clippy::float_cmp, reason = "exactly 1 is the value that switches the penalty off")]
+        let penalties = sampling.repeat_penalty != 1.0 && sampling.repeat_last_n != 0;
+        if sampling.is_greedy() && !penalties {
+            return None;
+        }
+        // SAFETY: each sampler is created here and given to the chain, which owns it from then on.
+        unsafe {
+            let chain =
+                NonNull::new(sys::llama_sampler_chain_init(sys::llama_sampler_chain_default_params()))?;
+            let add = |sampler| sys::llama_sampler_chain_add(chain.as_ptr(), sampler);
+            if penalties {
+                let last_n = sampling.repeat_last_n;
+                add(sys::llama_sampler_init_penalties(vocab, last_n, sampling.repeat_penalty, 0.0, 0.0));
+            }
+            if sampling.is_greedy() {
+                add(sys::llama_sampler_init_greedy());
+            } else {
+                add(sys::llama_sampler_init_top_k(sampling.top_k));
+                add(sys::llama_sampler_init_top_p(sampling.top_p, 1));
+                add(sys::llama_sampler_init_min_p(sampling.min_p, 1));
+                add(sys::llama_sampler_init_temp(sampling.temp));
+                add(sys::llama_sampler_init_dist(sampling.seed));
+            }
+            let back = usize::try_from(sampling.repeat_last_n).unwrap_or(history.len());
+            if penalties {
+                for &token in &history[history.len().saturating_sub(back)..] {
+                    sys::llama_sampler_accept(chain.as_ptr(), token);
+                }
+            }
+            Some(Self { chain })
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        // SAFETY: the only owner of the chain.
+        unsafe { sys::llama_sampler_free(self.chain.as_ptr()) }
+    }
+}
+
+/// Buffers into which llama.cpp's fit writes how the model is spread over the devices.
+struct Placement {
+    split: Vec<f32>,
+    overrides: Vec<sys::llama_model_tensor_buft_override>,
+    margins: Vec<usize>,
+}
+
+impl Placement {
+    fn new() -> Self {
+        // SAFETY: constants of the library.
+        let (devices, overrides) =
+            unsafe { (sys::llama_max_devices(), sys::llama_max_tensor_buft_overrides()) };
+        let none = sys::llama_model_tensor_buft_override { pattern: ptr::null(), buft: ptr::null_mut() };
+        Self {
+            split: vec![0.0; devices],
+            overrides: vec![none; overrides + 1],
+            margins: vec![GPU_MARGIN; devices],
+        }
+    }
+
+    /// As many layers on the GPU as fit, the rest on the CPU.
+    fn fit(
+        &mut self,
+        file: &CStr,
+        params: &mut sys::llama_model_params,
+        context: &mut sys::llama_context_params,
+    ) -> Result<()> {
+        log::forget();
+        // SAFETY: all buffers are as long as llama.cpp's own limits ask, and outlive `params`.
+        let status = unsafe {
+            sys::llama_rs_fit_params(
+                file.as_ptr(),
+                params,
+                context,
+                self.split.as_mut_ptr(),
+                self.overrides.as_mut_ptr(),
+                self.margins.as_mut_ptr(),
+                context.n_ctx,
+                ptr::null(),
+                sys::GGML_LOG_LEVEL_ERROR,
+            )
+        };
+        // The call replaces the log callback for its own time.
+        log::install();
+        match status {
+            0 => {
+                params.tensor_split = self.split.as_ptr();
+                params.tensor_buft_overrides = self.overrides.as_ptr();
+                Ok(())
+            }
+            1 => {
+                Err(Error::new(Kind::TooBig, format!("the model does not fit at context {}", context.n_ctx))
+                    .hint("try a smaller `--ctx`, `--kv q8_0`, or `--gpu-layers 0`"))
+            }
+            _ => Err(failure("cannot plan where the model goes")),
+        }
+    }
+}
+
+/// The devices asked for, null-terminated as llama.cpp wants them, or `None` for its own choice.
+fn chosen_devices(plan: &LoadPlan) -> Result<Option<Vec<sys::ggml_backend_dev_t>>> {
+    let Some(wanted) = plan.device.as_deref() else { return Ok(None) };
+    let all = devices();
+    let wanted_low = wanted.to_ascii_lowercase();
+    let matches = |d: &&Device| {
+        let name = d.name.to_ascii_lowercase();
+        name == wanted_low || name.trim_end_matches(|c: char| c.is_ascii_digit()) == wanted_low
+    };
+    let found: Vec<&Device> = all.iter().filter(matches).collect();
+    if found.is_empty() {
+        let names: Vec<String> = all.iter().map(|d| format!("`{}`", d.name.to_ascii_lowercase())).collect();
+        let error = Error::failed(format!("no device `{wanted}`; this build sees {}", names.join(", ")));
+        return Err(error.hint("`infer --version -v` lists backends and devices"));
+    }
+    // SAFETY: the indices come from the same list.
+    let get = |d: &&Device| unsafe { sys::ggml_backend_dev_get(d.index) };
+    let mut list: Vec<_> = found.iter().filter(|d| d.kind != DeviceKind::Cpu).map(get).collect();
+    list.push(ptr::null_mut());
+    Ok(Some(list))
+}
+
+fn context_params(plan: &LoadPlan) -> sys::llama_context_params {
+    // SAFETY: plain values.
+    let mut params = unsafe { sys::llama_context_default_params() };
+    let threads = i32::try_from(plan.threads).unwrap_or(i32::MAX);
+    params.n_ctx = plan.ctx;
+    params.n_batch = BATCH;
+    params.n_ubatch = BATCH;
+    params.n_threads = threads;
+    params.n_threads_batch = threads;
+    params.no_perf = true;
+    params.swa_full = false;
+    (params.type_k, params.type_v) = match plan.kv {
+        KvType::F16 => (sys::GGML_TYPE_F16, sys::GGML_TYPE_F16),
+        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::GGML_TYPE_Q8_0),
+        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::GGML_TYPE_Q4_0),
+    };
+    params
+}
+
+struct Report<'a> {
+    progress: &'a mut dyn FnMut(f32) -> ControlFlow<()>,
+    stopped: bool,
+}
+
+unsafe extern "C" fn on_progress(share: f32, report: *mut c_void) -> bool {
+    // SAFETY: `Weights::load` passes its report and waits for the call to end.
+    let report = unsafe { &mut *report.cast::<Report>() };
+    report.stopped = (report.progress)(share).is_break();
+    !report.stopped
+}
+
+unsafe extern "C" fn on_abort(brake: *mut c_void) -> bool {
+    // SAFETY: `Weights::open` passes the brake that `Llama` keeps alive.
+    unsafe { &*brake.cast::<AtomicBool>() }.load(Ordering::Relaxed)
+}
+
+/// An error with the last lines that llama.cpp logged as errors: the cause stands only there.
+fn failure(what: &str) -> Error {
+    match log::last_error() {
+        Some(cause) => Error::failed(format!("{what}: {cause}")),
+        None => Error::failed(what.to_owned()),
+    }
+}
+
+/// A C string as text, empty for null.
+unsafe fn text<'a>(string: *const std::ffi::c_char) -> std::borrow::Cow<'a, str> {
+    if string.is_null() {
+        return "".into();
+    }
+    // SAFETY: the caller gives a null-terminated string that lives as long as it uses the result.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy()
+}

@@ -1,0 +1,110 @@
+//! Tokens in, tokens out. The trait below is all that a conversation needs of a language model; nothing here is FFI.
+
+use crate::error::Result;
+
+pub(crate) mod llama;
+pub(crate) mod log;
+pub(crate) mod sampling;
+#[cfg(test)]
+pub(crate) mod scripted;
+
+pub(crate) use sampling::Sampling;
+
+/// The index of a token in a model's vocabulary.
+pub(crate) type Token = i32;
+
+/// What a device computes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceKind {
+    Cpu,
+    Gpu,
+    Other,
+}
+
+/// Something that can hold layers of a model. Memory in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Device {
+    pub(crate) kind: DeviceKind,
+    /// The place in llama.cpp's own list.
+    pub(crate) index: usize,
+    /// What `--device` takes, such as `CUDA0`.
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) backend: String,
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+}
+
+/// How many layers go to the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GpuLayers {
+    /// As many as fit.
+    Auto,
+    All,
+    Count(u32),
+}
+
+/// The type of the keys and values in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KvType {
+    F16,
+    Q8_0,
+    Q4_0,
+}
+
+/// Where a model goes and how large its cache is.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadPlan {
+    pub(crate) gpu_layers: GpuLayers,
+    /// A device, or a family of them such as `cuda`; `cpu` for none.
+    pub(crate) device: Option<String>,
+    /// The window in tokens.
+    pub(crate) ctx: u32,
+    pub(crate) threads: usize,
+    pub(crate) kv: KvType,
+}
+
+/// What became of the tokens given to [`Engine::feed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fed {
+    /// All of them are in the cache.
+    All,
+    /// Evaluation was stopped by the brake; this many of them are in the cache.
+    Interrupted(usize),
+}
+
+/// A language model with one sequence of tokens in its cache.
+pub(crate) trait Engine {
+    /// Text to tokens. With `special`, the text of a control token becomes that token; without, it stays text.
+    /// Never adds a token of its own.
+    fn tokenize(&self, text: &str, special: bool) -> Result<Vec<Token>>;
+
+    /// The bytes that a token stands for: any part of a UTF-8 sequence. With `special` also those of control
+    /// tokens, which stand for nothing otherwise.
+    fn piece(&self, token: Token, special: bool) -> Vec<u8>;
+
+    /// Does this token end the generation?
+    fn is_end(&self, token: Token) -> bool;
+
+    /// The token that the vocabulary wants in front of every prompt, if it wants one.
+    fn bos(&self) -> Option<Token>;
+
+    /// The texts of all control tokens.
+    fn control_texts(&self) -> Vec<String>;
+
+    /// The most tokens that the cache can hold.
+    fn window(&self) -> usize;
+
+    /// Keep the first `len` tokens in the cache and forget the rest. Answers how many could be kept: `len`, or 0
+    /// where this kind of memory cannot go back so far.
+    fn truncate(&mut self, len: usize) -> Result<usize>;
+
+    /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so.
+    fn feed(&mut self, tokens: &[Token]) -> Result<Fed>;
+
+    /// Start an answer: a fresh sampler whose penalties know `history`.
+    fn begin(&mut self, sampling: &Sampling, history: &[Token]) -> Result<()>;
+
+    /// Choose the next token after the last one fed, and tell the sampler.
+    fn sample(&mut self) -> Result<Token>;
+}

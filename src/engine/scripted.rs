@@ -1,0 +1,138 @@
+//! An engine that plays a script: exact answers for tests of everything above it.
+//!
+//! Its vocabulary: tokens 0 to 255 are bytes, 256 begins a text, 257 ends a turn, and the rest are the control
+//! tokens `<|im_start|>`, `<|im_end|>`, `<think>` and `</think>`. Every answer is taken from the script in turn.
+
+use std::collections::VecDeque;
+
+use super::{Engine, Fed, Sampling, Token};
+use crate::error::{Error, Result};
+
+const BOS: Token = 256;
+const END: Token = 257;
+const CONTROL: [(Token, &str); 6] = [
+    (BOS, "<s>"),
+    (END, "<|im_end|>"),
+    (258, "<|im_start|>"),
+    (259, "<think>"),
+    (260, "</think>"),
+    (261, "<|other|>"),
+];
+
+#[derive(Default)]
+pub(crate) struct Scripted {
+    pub(crate) window: usize,
+    pub(crate) adds_bos: bool,
+    /// A memory that cannot drop its end, like a recurrent one.
+    pub(crate) cannot_go_back: bool,
+    /// Fail when this many tokens have been fed.
+    pub(crate) fail_after: Option<usize>,
+    /// Stop at the brake when this many tokens have been fed.
+    pub(crate) brake_after: Option<usize>,
+    /// What is sampled, answer after answer.
+    answers: VecDeque<VecDeque<Token>>,
+    current: VecDeque<Token>,
+    /// The cache.
+    pub(crate) cache: Vec<Token>,
+    /// All that was ever fed.
+    pub(crate) fed: usize,
+}
+
+impl Scripted {
+    pub(crate) fn new(window: usize, answers: &[&str]) -> Self {
+        let end = |answer: &&str| {
+            let mut tokens: VecDeque<Token> = tokens(answer, true).into();
+            tokens.push_back(END);
+            tokens
+        };
+        Self { window, answers: answers.iter().map(end).collect(), ..Self::default() }
+    }
+}
+
+/// Text to tokens, by the vocabulary above.
+fn tokens(text: &str, special: bool) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if let Some((token, name)) = CONTROL.iter().find(|(_, name)| special && rest.starts_with(name)) {
+            tokens.push(*token);
+            rest = &rest[name.len()..];
+        } else {
+            tokens.extend(rest[..first.len_utf8()].bytes().map(Token::from));
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    tokens
+}
+
+/// The cache as text, for tests to compare.
+pub(crate) fn shown(cache: &[Token]) -> String {
+    let engine = Scripted::default();
+    let bytes: Vec<u8> = cache.iter().flat_map(|&token| engine.piece(token, true)).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Engine for Scripted {
+    fn tokenize(&self, text: &str, special: bool) -> Result<Vec<Token>> {
+        Ok(tokens(text, special))
+    }
+
+    fn piece(&self, token: Token, special: bool) -> Vec<u8> {
+        match u8::try_from(token) {
+            Ok(byte) => vec![byte],
+            Err(_) if !special => Vec::new(),
+            Err(_) => CONTROL
+                .iter()
+                .find(|(t, _)| *t == token)
+                .map_or(Vec::new(), |(_, name)| name.as_bytes().to_vec()),
+        }
+    }
+
+    fn is_end(&self, token: Token) -> bool {
+        token == END
+    }
+
+    fn bos(&self) -> Option<Token> {
+        self.adds_bos.then_some(BOS)
+    }
+
+    fn control_texts(&self) -> Vec<String> {
+        CONTROL.iter().map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<usize> {
+        if len < self.cache.len() {
+            self.cache.truncate(if self.cannot_go_back { 0 } else { len });
+        }
+        Ok(self.cache.len())
+    }
+
+    fn feed(&mut self, tokens: &[Token]) -> Result<Fed> {
+        assert!(!tokens.is_empty() && self.cache.len() + tokens.len() <= self.window, "an invalid batch");
+        for (count, &token) in tokens.iter().enumerate() {
+            if self.brake_after.is_some_and(|limit| self.fed >= limit) {
+                self.brake_after = None;
+                return Ok(Fed::Interrupted(count));
+            }
+            if self.fail_after.is_some_and(|limit| self.fed >= limit) {
+                return Err(Error::failed("the script says so"));
+            }
+            self.cache.push(token);
+            self.fed += 1;
+        }
+        Ok(Fed::All)
+    }
+
+    fn begin(&mut self, _: &Sampling, _: &[Token]) -> Result<()> {
+        self.current = self.answers.pop_front().unwrap_or_default();
+        Ok(())
+    }
+
+    fn sample(&mut self) -> Result<Token> {
+        Ok(self.current.pop_front().unwrap_or(END))
+    }
+}

@@ -1,0 +1,30 @@
+//! `infer` runs language models on one person's own machine, from the terminal.
+//!
+//! Four floors, and who may know whom:
+//!
+//! ```text
+//!    cli ──────────────┬──────────────┐        the person: arguments, terminal, verbs
+//!     │                ▼              ▼
+//!     │            session          model      the conversation; the files. Neither knows the other
+//!     │                │              │
+//!     └───────────────►└──► engine ◄──┘        tokens in, tokens out; the only unsafe code
+//!                              │
+//!            error   human   machine           leaves: std only
+//! ```
+//!
+//! A prompt's way: `cli::args` parses, `cli::run` gathers the prompt, `model::locate` finds the file, `model::gguf`
+//! reads its header and refuses what cannot run, `model::fit` decides the window, `engine::llama` loads. Then
+//! `session` renders the model's own template, brings the KV cache to the wanted tokens and runs the one generation
+//! loop; its events come back up to `cli`, which alone prints.
+
+mod cli;
+mod engine;
+mod error;
+mod human;
+mod machine;
+mod model;
+mod session;
+
+fn main() -> std::process::ExitCode {
+    cli::run(std::env::args_os().collect())
+}

@@ -1,0 +1,423 @@
+//! What a header says about its model, in plain values: for showing it, and for planning where it fits.
+
+use std::fmt;
+
+use super::Header;
+use crate::model::arch;
+
+/// llama.cpp loads no more layers than this.
+pub(super) const MAX_LAYERS: u64 = 512;
+/// A sliding-window cache holds its window and one batch of this many tokens, rounded up to [`SLIDING_STEP`].
+const SLIDING_BATCH: u64 = 512;
+const SLIDING_STEP: u64 = 256;
+
+/// A model's dimensions and facts. What the file does not say is `None` or empty.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) architecture: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) licence: Option<String>,
+    pub(crate) parameters: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) tensor_bytes: u64,
+    /// How the weights are stored, the largest share first.
+    pub(crate) types: Vec<TypeShare>,
+    /// What most of the weights are, as the file calls it: `Q4_K_M`.
+    pub(crate) file_type: Option<&'static str>,
+    /// Tokens in a context that the model was trained on.
+    pub(crate) context: Option<u64>,
+    /// Layers that generate; extra ones that predict several tokens ahead are not counted.
+    pub(crate) layers: Option<u64>,
+    /// The width of an embedding.
+    pub(crate) width: Option<u64>,
+    pub(crate) feed_forward: Option<u64>,
+    /// Query heads, layer by layer.
+    pub(crate) heads: Vec<u64>,
+    /// Heads of the KV cache, layer by layer.
+    pub(crate) kv_heads: Vec<u64>,
+    /// Numbers in a key and in a value of one head.
+    pub(crate) head_width: (u64, u64),
+    pub(crate) sliding: Option<Sliding>,
+    pub(crate) experts: Option<u64>,
+    pub(crate) experts_used: Option<u64>,
+    pub(crate) vocabulary: Option<u64>,
+    pub(crate) tokenizer: Option<String>,
+    pub(crate) pre_tokenizer: Option<String>,
+    pub(crate) special: Vec<SpecialToken>,
+    pub(crate) add_bos: Option<bool>,
+    /// Names of chat templates; the one without a name is `default`.
+    pub(crate) templates: Vec<String>,
+    /// Recommended sampling, under the names of [`arch::SAMPLING`].
+    pub(crate) sampling: Vec<(&'static str, f64)>,
+    /// Layers without an entry in the KV cache: recurrent ones, or ones that share another's.
+    uncached: Vec<bool>,
+    /// Multi-head latent attention: the cache holds keys only, values are a part of them.
+    latent: bool,
+}
+
+/// The tensors that share a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TypeShare {
+    pub(crate) name: &'static str,
+    pub(crate) tensors: u64,
+    pub(crate) parameters: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Layers that see only the last `window` tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sliding {
+    pub(crate) window: u64,
+    /// Which layers slide.
+    pub(crate) layers: Vec<bool>,
+    /// Numbers in a key and in a value of one head of these layers.
+    pub(crate) head_width: (u64, u64),
+}
+
+/// A token with a purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpecialToken {
+    /// `bos`, `eos`, `eot`, …
+    pub(crate) role: &'static str,
+    pub(crate) id: u64,
+    /// Nothing when the vocabulary has no such token.
+    pub(crate) text: Option<String>,
+}
+
+/// How many query heads share a head of the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// Multi-head: each has its own.
+    Multi,
+    /// Grouped-query: some share one.
+    Grouped,
+    /// Multi-query: all share one.
+    Single,
+}
+
+impl fmt::Display for Attention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Multi => "MHA",
+            Self::Grouped => "GQA",
+            Self::Single => "MQA",
+        })
+    }
+}
+
+impl Header {
+    /// What the header says about its model.
+    pub(crate) fn shape(&self) -> Shape {
+        let text = |key| self.str(key).map(str::to_owned);
+        let layers = self.generating_layers();
+        let (heads, kv_heads) = self.heads();
+        let head_width = self.head_width(&heads);
+        Shape {
+            architecture: text("general.architecture"),
+            name: text("general.name"),
+            licence: text("general.license"),
+            parameters: self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.elements())),
+            file_bytes: self.file_bytes,
+            tensor_bytes: self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.bytes)),
+            types: self.types(),
+            file_type: self.u64("general.file_type").and_then(arch::file_type),
+            context: self.arch_u64("context_length"),
+            layers,
+            width: self.arch_u64("embedding_length"),
+            feed_forward: self
+                .per_layer("feed_forward_length", self.layer_count())
+                .and_then(|all| all.into_iter().max()),
+            sliding: self.sliding(head_width),
+            uncached: self.uncached(kv_heads.len()),
+            heads,
+            kv_heads,
+            head_width,
+            experts: self.arch_u64("expert_count").filter(|&n| n > 0),
+            experts_used: self
+                .per_layer("expert_used_count", self.layer_count())
+                .and_then(|all| all.into_iter().max())
+                .filter(|&n| n > 0),
+            vocabulary: self
+                .texts("tokenizer.ggml.tokens")
+                .map(|t| t.len() as u64)
+                .or(self.arch_u64("vocab_size")),
+            tokenizer: text("tokenizer.ggml.model"),
+            pre_tokenizer: text("tokenizer.ggml.pre"),
+            special: self.special(),
+            add_bos: self.bool("tokenizer.ggml.add_bos_token"),
+            templates: self
+                .chat_templates()
+                .iter()
+                .map(|(name, _)| name.unwrap_or("default").to_owned())
+                .collect(),
+            sampling: arch::SAMPLING
+                .iter()
+                .filter_map(|&name| Some((name, self.f64(&format!("general.sampling.{name}"))?)))
+                .collect(),
+            latent: self.arch_u64("attention.key_length_mla").is_some_and(|n| n > 0),
+        }
+    }
+
+    /// All layers of the file, bounded so that a list of them stays small.
+    pub(super) fn layer_count(&self) -> usize {
+        let n = self.arch_u64("block_count").unwrap_or(0).min(MAX_LAYERS);
+        usize::try_from(n).unwrap_or(0)
+    }
+
+    fn generating_layers(&self) -> Option<u64> {
+        let extra = self.arch_u64("nextn_predict_layers").unwrap_or(0);
+        Some(self.arch_u64("block_count")?.saturating_sub(extra))
+    }
+
+    fn heads(&self) -> (Vec<u64>, Vec<u64>) {
+        let all = self.layer_count();
+        let mut heads = self.per_layer("attention.head_count", all).unwrap_or_default();
+        let mut kv = self.per_layer("attention.head_count_kv", all).unwrap_or_else(|| heads.clone());
+        let generating = self.generating_layers().and_then(|n| usize::try_from(n).ok()).unwrap_or(all);
+        heads.truncate(generating);
+        kv.truncate(generating);
+        (heads, kv)
+    }
+
+    /// What llama.cpp takes: the width divided among the first layer's heads, unless the file says otherwise.
+    pub(super) fn head_width(&self, heads: &[u64]) -> (u64, u64) {
+        let first = heads.first().copied().unwrap_or(0);
+        let share = self.arch_u64("embedding_length").unwrap_or(0).checked_div(first).unwrap_or(0);
+        let width = |key| self.arch_u64(key).unwrap_or(share);
+        (width("attention.key_length"), width("attention.value_length"))
+    }
+
+    fn sliding(&self, full: (u64, u64)) -> Option<Sliding> {
+        let window = self.arch_u64("attention.sliding_window").filter(|&n| n > 0)?;
+        let layers = self.sliding_layers()?;
+        let width = |key, full| self.arch_u64(key).unwrap_or(full);
+        let head_width =
+            (width("attention.key_length_swa", full.0), width("attention.value_length_swa", full.1));
+        layers.contains(&true).then_some(Sliding { window, layers, head_width })
+    }
+
+    /// From the file, or else as llama.cpp does it for the architecture; others ignore their window.
+    fn sliding_layers(&self) -> Option<Vec<bool>> {
+        let key = self.arch_key("attention.sliding_window_pattern");
+        let count = usize::try_from(self.generating_layers()?.min(MAX_LAYERS)).ok()?;
+        if let Some(told) = self.u64s(&key) {
+            return Some((0..count).map(|i| told.get(i).is_some_and(|&slides| slides != 0)).collect());
+        }
+        let (default, full_first) = arch::sliding_pattern(self.architecture()?)?;
+        let every = self.u64(&key).map_or(Some(default), |n| usize::try_from(n).ok())?;
+        Some((0..count).map(|i| every == 0 || i % every != if full_first { 0 } else { every - 1 }).collect())
+    }
+
+    fn uncached(&self, layers: usize) -> Vec<bool> {
+        let interval =
+            self.arch_u64("full_attention_interval").and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
+        let shared =
+            self.arch_u64("attention.shared_kv_layers").and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let own = layers.saturating_sub(shared);
+        (0..layers).map(|i| i >= own || interval.is_some_and(|n| !(i + 1).is_multiple_of(n))).collect()
+    }
+
+    fn types(&self) -> Vec<TypeShare> {
+        let mut types: Vec<TypeShare> = Vec::new();
+        for tensor in &self.tensors {
+            let index = types.iter().position(|t| t.name == tensor.kind.name).unwrap_or_else(|| {
+                types.push(TypeShare { name: tensor.kind.name, tensors: 0, parameters: 0, bytes: 0 });
+                types.len() - 1
+            });
+            let share = &mut types[index];
+            share.tensors += 1;
+            share.parameters = share.parameters.saturating_add(tensor.elements());
+            share.bytes = share.bytes.saturating_add(tensor.bytes);
+        }
+        types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.name.cmp(b.name)));
+        types
+    }
+
+    fn special(&self) -> Vec<SpecialToken> {
+        let token = |&(role, key): &(&'static str, &str)| {
+            let id = self.u64(&format!("tokenizer.ggml.{key}"))?;
+            Some(SpecialToken { role, id, text: self.token(id).map(str::to_owned) })
+        };
+        arch::SPECIAL_TOKENS.iter().filter_map(token).collect()
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sizes for people and plans, far below 2^53, and `as` saturates"
+)]
+impl Shape {
+    /// All of the weights' bits over all of the parameters.
+    pub(crate) fn bits_per_weight(&self) -> f64 {
+        if self.parameters == 0 { 0.0 } else { self.tensor_bytes as f64 * 8.0 / self.parameters as f64 }
+    }
+
+    /// Nothing for a model without attention.
+    pub(crate) fn attention(&self) -> Option<Attention> {
+        let heads = self.heads.iter().copied().max().filter(|&n| n > 0)?;
+        let kv = self.kv_heads.iter().copied().max().filter(|&n| n > 0)?;
+        Some(match kv {
+            n if n == heads => Attention::Multi,
+            1 => Attention::Single,
+            _ => Attention::Grouped,
+        })
+    }
+
+    /// A special token by its role: `bos`, `eos`, …
+    pub(crate) fn special(&self, role: &str) -> Option<&SpecialToken> {
+        self.special.iter().find(|t| t.role == role)
+    }
+
+    /// Bytes in the KV cache for each token while no window slides, at so many bytes per number of a key and of a
+    /// value: 2 for f16, 34/32 for `q8_0`, 18/32 for `q4_0`.
+    pub(crate) fn kv_bytes_per_token(&self, key: f64, value: f64) -> u64 {
+        (0..self.kv_heads.len()).map(|layer| self.kv_bytes_of(layer, key, value)).sum::<f64>().ceil() as u64
+    }
+
+    /// Bytes of a KV cache for so many tokens, where sliding layers keep their window and room for a batch.
+    pub(crate) fn kv_bytes(&self, tokens: u64, key: f64, value: f64) -> u64 {
+        let cells = |layer| match &self.sliding {
+            Some(s) if s.layers.get(layer) == Some(&true) => {
+                tokens.min(s.window.saturating_add(SLIDING_BATCH).next_multiple_of(SLIDING_STEP))
+            }
+            _ => tokens,
+        };
+        let bytes = |layer| cells(layer) as f64 * self.kv_bytes_of(layer, key, value);
+        (0..self.kv_heads.len()).map(bytes).sum::<f64>().ceil() as u64
+    }
+
+    /// Bytes that one token takes in one layer.
+    fn kv_bytes_of(&self, layer: usize, key: f64, value: f64) -> f64 {
+        if self.uncached.get(layer) == Some(&true) {
+            return 0.0;
+        }
+        let (k, v) = match &self.sliding {
+            Some(s) if s.layers.get(layer) == Some(&true) => s.head_width,
+            _ => self.head_width,
+        };
+        let heads = self.kv_heads.get(layer).copied().unwrap_or(0) as f64;
+        let v = if self.latent { 0 } else { v };
+        heads * (k as f64 * key + v as f64 * value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gguf::tiny_gguf::{Tiny, Value};
+
+    #[expect(clippy::needless_pass_by_value, reason = "files made on the spot read better so")]
+    fn shape(tiny: Tiny) -> Shape {
+        Header::from_bytes(&tiny.bytes()).unwrap().shape()
+    }
+
+    #[test]
+    fn tells_what_the_tiny_model_is() {
+        let shape = shape(Tiny::llama());
+        assert_eq!(shape.architecture.as_deref(), Some("llama"));
+        assert_eq!(shape.name.as_deref(), Some("tiny"));
+        assert_eq!(
+            (shape.layers, shape.width, shape.context, shape.feed_forward),
+            (Some(2), Some(64), Some(256), Some(128))
+        );
+        assert_eq!(
+            (shape.heads.as_slice(), shape.kv_heads.as_slice(), shape.head_width),
+            ([4, 4].as_slice(), [2, 2].as_slice(), (16, 16))
+        );
+        assert_eq!(shape.file_type, Some("F32"));
+        assert_eq!(shape.tensor_bytes, shape.parameters * 4);
+        assert!((shape.bits_per_weight() - 32.0).abs() < 1e-9);
+        assert_eq!(shape.types.len(), 1);
+        assert_eq!((shape.types[0].name, shape.types[0].tensors), ("F32", 2 * 9 + 2));
+        assert_eq!(shape.special("eos").and_then(|t| t.text.as_deref()), Some("<|im_end|>"));
+        assert_eq!(shape.special("mask"), None);
+        assert_eq!(shape.templates, ["default"]);
+        assert_eq!(shape.add_bos, Some(false));
+        assert_eq!(shape.sliding, None);
+        assert_eq!((shape.experts, shape.experts_used), (None, None));
+    }
+
+    #[test]
+    fn names_the_attention_by_its_heads() {
+        for (kv, kind, name) in
+            [(4, Attention::Multi, "MHA"), (2, Attention::Grouped, "GQA"), (1, Attention::Single, "MQA")]
+        {
+            let shape = shape(Tiny::llama().set("llama.attention.head_count_kv", Value::U32(kv)));
+            assert_eq!(shape.attention(), Some(kind));
+            assert_eq!(kind.to_string(), name);
+        }
+    }
+
+    #[test]
+    fn counts_the_cache_per_token() {
+        let shape = shape(Tiny::llama());
+        // 2 layers, 2 heads, 16 numbers, a key and a value
+        for (each, bytes) in [(2.0, 256), (34.0 / 32.0, 136), (18.0 / 32.0, 72)] {
+            assert_eq!(shape.kv_bytes_per_token(each, each), bytes);
+            assert_eq!(shape.kv_bytes(8192, each, each), bytes * 8192);
+        }
+    }
+
+    #[test]
+    fn heads_may_differ_from_layer_to_layer() {
+        let shape = shape(Tiny::llama().set("llama.attention.head_count_kv", Value::U32s(vec![2, 0])));
+        assert_eq!(shape.kv_heads, [2, 0]);
+        assert_eq!(shape.kv_bytes_per_token(2.0, 2.0), 128);
+    }
+
+    #[test]
+    fn a_sliding_layer_keeps_its_window_and_a_batch() {
+        let shape = shape(
+            Tiny::llama()
+                .set("llama.attention.sliding_window", Value::U32(512))
+                .set("llama.attention.sliding_window_pattern", Value::Bools(vec![true, false])),
+        );
+        assert_eq!(
+            shape.sliding.as_ref().map(|s| (s.window, s.layers.clone())),
+            Some((512, vec![true, false]))
+        );
+        assert_eq!(shape.kv_bytes_per_token(2.0, 2.0), 256);
+        assert_eq!(shape.kv_bytes(8192, 2.0, 2.0), 128 * 8192 + 128 * 1024);
+        assert_eq!(shape.kv_bytes(100, 2.0, 2.0), 256 * 100);
+    }
+
+    #[test]
+    fn an_architecture_that_ignores_its_window_has_none() {
+        assert_eq!(shape(Tiny::llama().set("llama.attention.sliding_window", Value::U32(512))).sliding, None);
+    }
+
+    #[test]
+    fn reads_recommended_sampling_as_it_was_written() {
+        let shape = shape(
+            Tiny::llama()
+                .set("general.sampling.temp", Value::F32(0.6))
+                .set("general.sampling.top_k", Value::I32(20))
+                .set("general.sampling.penalty_last_n", Value::I32(-1))
+                .set("general.sampling.min_p", Value::Text("none".into())),
+        );
+        assert_eq!(shape.sampling, [("temp", 0.6), ("top_k", 20.0), ("penalty_last_n", -1.0)]);
+    }
+
+    #[test]
+    fn named_templates_are_listed_after_the_default() {
+        let tiny = Tiny::llama().set("tokenizer.chat_template.tool_use", Value::Text("x".into()));
+        assert_eq!(shape(tiny).templates, ["default", "tool_use"]);
+    }
+
+    #[test]
+    fn wrong_types_and_wild_numbers_are_no_facts() {
+        let shape = shape(
+            Tiny::llama()
+                .set("llama.block_count", Value::U64(u64::MAX))
+                .set("general.name", Value::U32(7))
+                .set("llama.context_length", Value::Text("long".into()))
+                .set("llama.attention.key_length", Value::U64(u64::MAX))
+                .set("tokenizer.ggml.eos_token_id", Value::I32(-1)),
+        );
+        assert_eq!((shape.name.as_deref(), shape.context, shape.layers), (None, None, Some(u64::MAX)));
+        assert_eq!(shape.special("eos"), None);
+        assert!(shape.kv_bytes(u64::MAX, 2.0, 2.0) > 0);
+    }
+}

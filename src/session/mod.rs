@@ -1,0 +1,706 @@
+//! A conversation with a language model: messages, the window they must fit in, and the one generation loop.
+//!
+//! It knows no files of models and no terminal. What happens is reported as [`Event`]s to a sink, whose answer can
+//! stop the work; how an answer ended is an [`Outcome`], of which none is an error.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::engine::{Engine, Fed, Sampling, Token};
+use crate::error::{Error, Kind, Result};
+
+pub(crate) mod metrics;
+pub(crate) mod prompt;
+pub(crate) mod template;
+pub(crate) mod text;
+pub(crate) mod transcript;
+mod window;
+
+pub(crate) use metrics::Metrics;
+use prompt::Encoded;
+pub(crate) use template::{Message, Role, Template, Think};
+use text::{Part, Splitter, Tags};
+use window::KvWindow;
+
+/// The local date and time, for templates that print it.
+pub(crate) type Now = jiff::civil::DateTime;
+
+/// Tokens evaluated between two progress reports.
+const CHUNK: usize = 512;
+
+/// What happens while an answer is made.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Event<'a> {
+    /// Prompt tokens evaluated so far, of those that had to be.
+    Prefill { done: usize, total: usize },
+    /// Text of the answer.
+    Text(&'a str),
+    /// Text of the model's reasoning.
+    Thought(&'a str),
+    /// The template takes no system message: it went into the first user turn.
+    FoldedSystem,
+    /// Whole turns left the window. Tokens.
+    Dropped { turns: usize, tokens: usize, used: usize, window: usize },
+}
+
+/// Takes events; breaking ends the answer as [`Finish::Interrupted`].
+pub(crate) type Sink<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// The model ended its turn.
+    EndOfTurn,
+    /// A stop string came up.
+    Stop,
+    /// The wanted number of tokens is reached.
+    Length,
+    /// The window is full.
+    Window,
+    /// The sink or the engine's brake stopped it.
+    Interrupted,
+}
+
+impl Finish {
+    /// The word that `--json` and `--stats` print.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::EndOfTurn => "end_of_turn",
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Window => "window",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) finish: Finish,
+    pub(crate) text: String,
+    pub(crate) thought: String,
+    pub(crate) metrics: Metrics,
+}
+
+/// What to do when the window is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// Drop the oldest whole turns and evaluate the rest again.
+    Rebuild,
+    /// End the answer.
+    Stop,
+}
+
+/// How to answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) sampling: Sampling,
+    pub(crate) stops: Vec<String>,
+    /// The most tokens to generate.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) think: Think,
+    pub(crate) overflow: Overflow,
+    /// For templates that print the date.
+    pub(crate) now: Now,
+}
+
+/// An engine with a conversation.
+pub(crate) struct Session<E: Engine> {
+    engine: E,
+    cache: KvWindow,
+    template: Option<Template>,
+    /// The whole conversation, the system message first if there is one.
+    messages: Vec<Message>,
+    /// Messages after the system message that are no longer shown to the model.
+    dropped: usize,
+}
+
+impl<E: Engine> Session<E> {
+    pub(crate) fn new(engine: E, template: Option<Template>) -> Self {
+        Self { engine, cache: KvWindow::default(), template, messages: Vec::new(), dropped: 0 }
+    }
+
+    /// The conversation so far, also what the model no longer sees.
+    pub(crate) fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Replace the conversation, such as by one that was saved.
+    pub(crate) fn set_messages(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+        self.dropped = 0;
+    }
+
+    /// Forget the conversation but not the system message.
+    pub(crate) fn clear(&mut self) {
+        self.messages.truncate(self.system_len());
+        self.dropped = 0;
+    }
+
+    /// Set the system message, or take it away with an empty text.
+    pub(crate) fn set_system(&mut self, text: &str) {
+        self.messages.drain(..self.system_len());
+        if !text.is_empty() {
+            self.messages.insert(0, Message::new(Role::System, text));
+        }
+    }
+
+    /// The system message, if there is one.
+    pub(crate) fn system(&self) -> Option<&str> {
+        self.messages.first().filter(|m| m.role == Role::System).map(|m| m.content.as_str())
+    }
+
+    /// Tokens in the cache and the most that it holds.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (self.cache.len(), self.engine.window())
+    }
+
+    /// Take back the last user message and what was answered to it. The user's text, if there was one.
+    pub(crate) fn undo(&mut self) -> Option<String> {
+        let at = self.messages.iter().rposition(|m| m.role == Role::User)?;
+        let text = std::mem::take(&mut self.messages[at].content);
+        self.messages.truncate(at);
+        self.dropped = self.dropped.min(at - self.system_len());
+        Some(text)
+    }
+
+    /// Answer a user's message. When nothing was generated, the conversation stays as it was.
+    pub(crate) fn say(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let before = (self.messages.len(), self.dropped);
+        self.messages.push(Message::new(Role::User, text));
+        let outcome = self.reply(options, sink);
+        let nothing = match &outcome {
+            Ok(outcome) => outcome.finish == Finish::Interrupted && outcome.text.is_empty(),
+            Err(_) => true,
+        };
+        if nothing {
+            self.messages.truncate(before.0);
+            self.dropped = before.1;
+        } else if let Ok(outcome) = &outcome {
+            self.messages.push(Message::new(Role::Assistant, &outcome.text));
+        }
+        outcome
+    }
+
+    /// Answer the last user message once more.
+    pub(crate) fn regenerate(&mut self, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let before = self.messages.clone();
+        let text = self.undo().ok_or_else(|| Error::failed("there is no message to answer again"))?;
+        let outcome = self.say(&text, options, sink);
+        let kept = outcome.as_ref().is_ok_and(|o| o.finish != Finish::Interrupted || !o.text.is_empty());
+        if !kept {
+            self.messages = before;
+        }
+        outcome
+    }
+
+    /// Continue a text, without a template.
+    pub(crate) fn complete(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let tokens = prompt::encode_raw(&self.engine, text)?;
+        self.check_length(tokens.len())?;
+        let encoded = Encoded { tokens, text: String::new(), folded_system: false, opens_thought: false };
+        Answer::new(self, options, encoded, false).run(sink)
+    }
+
+    /// The answer to the messages as they stand.
+    fn reply(&mut self, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let encoded = self.encode(options)?;
+        if options.overflow == Overflow::Stop {
+            self.check_length(encoded.tokens.len())?;
+        }
+        let room = self.engine.window() / 8;
+        let reserve = options.max_tokens.map_or(room, |n| n.min(room));
+        let mut answer = Answer::new(self, options, encoded, true);
+        if options.overflow == Overflow::Rebuild
+            && answer.prompt.len() + reserve >= answer.session.engine.window()
+        {
+            answer.drop_turns(sink)?;
+        }
+        answer.session.check_length(answer.prompt.len())?;
+        answer.run(sink)
+    }
+
+    /// What the model is shown, as tokens.
+    fn encode(&self, options: &Options) -> Result<Encoded> {
+        let template =
+            self.template.as_ref().ok_or_else(|| Error::failed("the model has no chat template"))?;
+        let system = self.system_len();
+        let visible = [&self.messages[..system], &self.messages[system + self.dropped..]].concat();
+        prompt::encode(&self.engine, template, &visible, options.think, options.now)
+    }
+
+    /// A prompt must leave room for one token at least.
+    fn check_length(&self, tokens: usize) -> Result<()> {
+        let window = self.engine.window();
+        if tokens < window {
+            return Ok(());
+        }
+        let message = format!("the prompt is {tokens} tokens long, the context holds {window}");
+        Err(Error::new(Kind::PromptTooLong, message)
+            .hint(format!("shorten it, or try `--ctx {}`", (tokens + 1).next_multiple_of(1024))))
+    }
+
+    fn system_len(&self) -> usize {
+        usize::from(self.system().is_some())
+    }
+
+    /// Let the oldest visible turn go, if it isn't the one being answered.
+    fn drop_oldest_turn(&mut self) -> bool {
+        let start = self.system_len() + self.dropped;
+        let next = self.messages.iter().skip(start + 1).position(|m| m.role == Role::User);
+        if let Some(offset) = next {
+            self.dropped += offset + 1;
+        }
+        next.is_some()
+    }
+}
+
+/// One answer in the making.
+struct Answer<'s, 'o, E: Engine> {
+    session: &'s mut Session<E>,
+    options: &'o Options,
+    /// The prompt as it is shown to the model now.
+    prompt: Vec<Token>,
+    folded_system: bool,
+    /// Whether there are turns to drop.
+    chat: bool,
+    /// Tokens of the answer, for when the window is rebuilt under it.
+    generated: Vec<Token>,
+    splitter: Splitter,
+    tags: Option<Tags>,
+    outcome: Outcome,
+    started: Instant,
+    first: Option<Instant>,
+    prefill_after_first: Duration,
+}
+
+impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
+    fn new(session: &'s mut Session<E>, options: &'o Options, encoded: Encoded, chat: bool) -> Self {
+        let tags = session.template.as_ref().filter(|_| chat).and_then(Template::thinking);
+        Self {
+            splitter: Splitter::new(options.stops.clone(), tags, encoded.opens_thought),
+            tags,
+            session,
+            options,
+            folded_system: encoded.folded_system,
+            prompt: encoded.tokens,
+            chat,
+            generated: Vec::new(),
+            outcome: Outcome {
+                finish: Finish::Interrupted,
+                text: String::new(),
+                thought: String::new(),
+                metrics: Metrics::default(),
+            },
+            started: Instant::now(),
+            first: None,
+            prefill_after_first: Duration::ZERO,
+        }
+    }
+
+    fn run(mut self, sink: &mut Sink) -> Result<Outcome> {
+        if self.folded_system && sink(Event::FoldedSystem).is_break() {
+            return Ok(self.outcome);
+        }
+        self.outcome.metrics.prompt = self.prompt.len();
+        self.outcome.finish = match self.prefill(sink)? {
+            ControlFlow::Continue(()) => {
+                self.session.engine.begin(&self.options.sampling, &self.prompt)?;
+                self.decode(sink)?
+            }
+            ControlFlow::Break(()) => Finish::Interrupted,
+        };
+        let rest = self.splitter.finish();
+        // The answer is over; a sink that has had enough changes nothing.
+        let _ = self.emit(rest, sink);
+        let now = Instant::now();
+        let metrics = &mut self.outcome.metrics;
+        metrics.total = now - self.started;
+        metrics.ttft = self.first.map(|first| first - self.started);
+        metrics.used = self.session.cache.len();
+        Ok(self.outcome)
+    }
+
+    /// Bring the cache to the prompt followed by what has been answered so far.
+    fn prefill(&mut self, sink: &mut Sink) -> Result<ControlFlow<()>> {
+        let start = Instant::now();
+        let wanted = [self.prompt.as_slice(), self.generated.as_slice()].concat();
+        let plan = self.session.cache.plan(&wanted);
+        let kept = self.session.engine.truncate(plan.keep)?;
+        self.session.cache.truncate(kept);
+        if self.generated.is_empty() {
+            self.outcome.metrics.cached = kept;
+        }
+        let flow = self.feed_reporting(&wanted[kept..], sink)?;
+        let took = start.elapsed();
+        self.outcome.metrics.prefill += took;
+        if self.first.is_some() {
+            self.prefill_after_first += took;
+        }
+        Ok(flow)
+    }
+
+    fn feed_reporting(&mut self, tokens: &[Token], sink: &mut Sink) -> Result<ControlFlow<()>> {
+        let total = tokens.len();
+        let mut done = 0;
+        for chunk in tokens.chunks(CHUNK) {
+            if sink(Event::Prefill { done, total }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let fed = self.feed(chunk)?;
+            done += fed;
+            self.outcome.metrics.evaluated += fed;
+            if fed < chunk.len() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(sink(Event::Prefill { done, total }))
+    }
+
+    /// Evaluate, and mirror what was evaluated. Fewer than given when the brake was on.
+    fn feed(&mut self, tokens: &[Token]) -> Result<usize> {
+        let fed = match self.session.engine.feed(tokens)? {
+            Fed::All => tokens.len(),
+            Fed::Interrupted(count) => count,
+        };
+        self.session.cache.extend(&tokens[..fed]);
+        Ok(fed)
+    }
+
+    fn decode(&mut self, sink: &mut Sink) -> Result<Finish> {
+        loop {
+            if self.options.max_tokens == Some(self.generated.len()) {
+                return Ok(Finish::Length);
+            }
+            let token = self.session.engine.sample()?;
+            if self.session.engine.is_end(token) {
+                self.count_time();
+                return Ok(Finish::EndOfTurn);
+            }
+            self.generated.push(token);
+            self.outcome.metrics.generated += 1;
+            self.count_time();
+            let parts = self.splitter.push(&self.bytes(token));
+            if self.emit(parts, sink).is_break() {
+                return Ok(Finish::Interrupted);
+            }
+            if self.splitter.stopped() {
+                return Ok(Finish::Stop);
+            }
+            if self.options.max_tokens == Some(self.generated.len()) {
+                return Ok(Finish::Length);
+            }
+            if let Some(finish) = self.advance(token, sink)? {
+                return Ok(finish);
+            }
+        }
+    }
+
+    /// Put the token just chosen into the cache, making room when there is none.
+    fn advance(&mut self, token: Token, sink: &mut Sink) -> Result<Option<Finish>> {
+        if self.session.cache.len() < self.session.engine.window() {
+            return Ok((self.feed(&[token])? == 0).then_some(Finish::Interrupted));
+        }
+        let can_drop = self.chat && self.options.overflow == Overflow::Rebuild;
+        if !can_drop || !self.drop_turns(sink)? {
+            return Ok(Some(Finish::Window));
+        }
+        Ok(self.prefill(sink)?.is_break().then_some(Finish::Interrupted))
+    }
+
+    /// Drop the oldest turns until three quarters of the window hold the rest, and say so. False when the prompt
+    /// and the answer so far leave no room even then.
+    fn drop_turns(&mut self, sink: &mut Sink) -> Result<bool> {
+        let window = self.session.engine.window();
+        let before = self.prompt.len();
+        let mut turns = 0;
+        while self.prompt.len() + self.generated.len() > window * 3 / 4 && self.session.drop_oldest_turn() {
+            turns += 1;
+            self.prompt = self.session.encode(self.options)?.tokens;
+        }
+        let used = self.prompt.len() + self.generated.len();
+        if turns > 0 {
+            self.outcome.metrics.dropped_turns += turns;
+            let tokens = before.saturating_sub(self.prompt.len());
+            // The brake is asked again at the next chunk; the news itself can't be refused.
+            let _ = sink(Event::Dropped { turns, tokens, used, window });
+        }
+        Ok(turns > 0 && used < window)
+    }
+
+    /// The bytes of a token. Control tokens stand for nothing, unless a thought marker or a stop string is one.
+    fn bytes(&self, token: Token) -> Vec<u8> {
+        let bytes = self.session.engine.piece(token, false);
+        if !bytes.is_empty() {
+            return bytes;
+        }
+        let special = self.session.engine.piece(token, true);
+        match std::str::from_utf8(&special) {
+            Ok(text) if !text.is_empty() && self.listens_to(text) => special,
+            _ => bytes,
+        }
+    }
+
+    fn listens_to(&self, control: &str) -> bool {
+        self.tags.is_some_and(|tags| tags.contain(control))
+            || self.options.stops.iter().any(|stop| stop.contains(control))
+    }
+
+    fn emit(&mut self, parts: Vec<Part>, sink: &mut Sink) -> ControlFlow<()> {
+        for part in parts {
+            match part {
+                Part::Text(text) => {
+                    self.outcome.text.push_str(&text);
+                    sink(Event::Text(&text))?;
+                }
+                Part::Thought(text) => {
+                    self.outcome.thought.push_str(&text);
+                    sink(Event::Thought(&text))?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Decode time runs from the first token to the latest.
+    fn count_time(&mut self) {
+        let now = Instant::now();
+        let first = *self.first.get_or_insert(now);
+        self.outcome.metrics.decode = (now - first).saturating_sub(self.prefill_after_first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::scripted::{Scripted, shown};
+
+    /// `S: …` lines, one per message, and the head of the answer.
+    const TEMPLATE: &str = "{% for m in messages %}{{ m.role[0] | upper }}: {{ m.content }}\n{% endfor %}A: ";
+
+    fn session(window: usize, answers: &[&str]) -> Session<Scripted> {
+        let template = Template::new(TEMPLATE, "", "").unwrap();
+        Session::new(Scripted::new(window, answers), Some(template))
+    }
+
+    fn options() -> Options {
+        Options {
+            sampling: Sampling::default(),
+            stops: Vec::new(),
+            max_tokens: None,
+            think: Think::Auto,
+            overflow: Overflow::Stop,
+            now: Now::default(),
+        }
+    }
+
+    /// The outcome and the events, the reports on prefill left out.
+    fn say(session: &mut Session<Scripted>, text: &str, options: &Options) -> (Result<Outcome>, Vec<String>) {
+        let mut events = Vec::new();
+        let outcome = session.say(text, options, &mut |event| {
+            if !matches!(event, Event::Prefill { .. }) {
+                events.push(format!("{event:?}"));
+            }
+            ControlFlow::Continue(())
+        });
+        (outcome, events)
+    }
+
+    fn contents(session: &Session<Scripted>) -> Vec<&str> {
+        session.messages().iter().map(|m| m.content.as_str()).collect()
+    }
+
+    #[test]
+    fn a_second_turn_evaluates_only_what_is_new() {
+        let mut session = session(1000, &["Paris.", "Rome."]);
+        let (first, _) = say(&mut session, "France?", &options());
+        let first = first.unwrap();
+        assert_eq!((first.text.as_str(), first.finish), ("Paris.", Finish::EndOfTurn));
+        let m = &first.metrics;
+        assert_eq!((m.prompt, m.cached, m.evaluated, m.generated), (14, 0, 14, 6));
+        let (second, _) = say(&mut session, "Italy?", &options());
+        let m = second.unwrap().metrics;
+        // Cached are the first prompt and the six letters of its answer; new are its line end and the next line.
+        assert_eq!((m.prompt, m.cached, m.evaluated), (34, 20, 14));
+        assert_eq!(shown(&session.engine.cache), "U: France?\nA: Paris.\nU: Italy?\nA: Rome.");
+    }
+
+    #[test]
+    fn a_memory_that_cannot_go_back_is_evaluated_anew() {
+        let mut session = session(1000, &["one", "two"]);
+        session.engine.cannot_go_back = true;
+        say(&mut session, "a", &options()).0.unwrap();
+        let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+        let m = session.regenerate(&options(), &mut quiet).unwrap().metrics;
+        assert_eq!((m.prompt, m.cached, m.evaluated), (8, 0, 8));
+        assert_eq!(shown(&session.engine.cache), "U: a\nA: two");
+    }
+
+    #[test]
+    fn regenerating_evaluates_one_token() {
+        let mut session = session(1000, &["one", "two"]);
+        say(&mut session, "a", &options()).0.unwrap();
+        let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+        let outcome = session.regenerate(&options(), &mut quiet).unwrap();
+        assert_eq!((outcome.text.as_str(), outcome.metrics.evaluated), ("two", 1));
+        assert_eq!(contents(&session), ["a", "two"]);
+    }
+
+    #[test]
+    fn an_answer_ends_by_stop_string_length_or_window() {
+        let stop = Options { stops: vec!["cd".to_owned()], ..options() };
+        let length = Options { max_tokens: Some(3), ..options() };
+        let none = Options { max_tokens: Some(0), ..options() };
+        for (window, options, text, finish) in [
+            (1000, &stop, "ab", Finish::Stop),
+            (1000, &length, "abc", Finish::Length),
+            (1000, &none, "", Finish::Length),
+            (10, &options(), "abc", Finish::Window),
+        ] {
+            let mut session = session(window, &["abcdef"]);
+            let outcome = say(&mut session, "a", options).0.unwrap();
+            assert_eq!((outcome.text.as_str(), outcome.finish), (text, finish));
+            assert_eq!(contents(&session), ["a", text]);
+        }
+    }
+
+    #[test]
+    fn a_character_cut_by_the_length_is_not_printed_as_garbage() {
+        let mut session = session(1000, &["é"]);
+        let outcome = say(&mut session, "a", &Options { max_tokens: Some(1), ..options() }).0.unwrap();
+        assert_eq!((outcome.text.as_str(), outcome.metrics.generated), ("", 1));
+    }
+
+    #[test]
+    fn a_prompt_that_does_not_fit_is_refused_before_it_is_evaluated() {
+        for overflow in [Overflow::Stop, Overflow::Rebuild] {
+            let mut session = session(20, &["no"]);
+            let (outcome, _) = say(&mut session, "0123456789012", &Options { overflow, ..options() });
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind, Kind::PromptTooLong);
+            assert_eq!(error.message, "the prompt is 20 tokens long, the context holds 20");
+            assert_eq!((session.engine.fed, contents(&session).len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_oldest_turns_go_and_the_system_message_stays() {
+        let mut session = session(64, &["first answer", "second answer", "third"]);
+        session.set_system("Brief.");
+        let options = Options { overflow: Overflow::Rebuild, ..options() };
+        say(&mut session, "one", &options).0.unwrap();
+        say(&mut session, "two", &options).0.unwrap();
+        let (outcome, events) = say(&mut session, "three", &options);
+        assert_eq!(events[0], "Dropped { turns: 1, tokens: 23, used: 46, window: 64 }");
+        assert_eq!(outcome.unwrap().metrics.dropped_turns, 1);
+        assert_eq!(shown(&session.engine.cache), "S: Brief.\nU: two\nA: second answer\nU: three\nA: third");
+        assert_eq!(
+            contents(&session),
+            ["Brief.", "one", "first answer", "two", "second answer", "three", "third"],
+            "what left the window is still part of the conversation"
+        );
+    }
+
+    #[test]
+    fn an_answer_that_fills_the_window_goes_on_over_the_rest() {
+        let mut session =
+            session(64, &["0123456789", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"]);
+        let options = Options { overflow: Overflow::Rebuild, ..options() };
+        say(&mut session, "one", &options).0.unwrap();
+        let (outcome, events) = say(&mut session, "two", &options);
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.text.len(), outcome.finish), (52, Finish::EndOfTurn));
+        assert!(
+            events.contains(&"Dropped { turns: 1, tokens: 21, used: 44, window: 64 }".to_owned()),
+            "{events:?}"
+        );
+        let cache = shown(&session.engine.cache);
+        assert_eq!(cache, format!("U: two\nA: {}", outcome.text));
+    }
+
+    #[test]
+    fn an_answer_longer_than_the_window_ends_there() {
+        let long = "x".repeat(200);
+        let mut session = session(64, &[&long]);
+        let options = Options { overflow: Overflow::Rebuild, ..options() };
+        let outcome = say(&mut session, "one", &options).0.unwrap();
+        assert_eq!((outcome.text.len(), outcome.finish), (55, Finish::Window));
+    }
+
+    #[test]
+    fn breaking_keeps_the_part_and_the_turns() {
+        let mut session = session(1000, &["abcdef", "next"]);
+        let mut seen = String::new();
+        let outcome = session.say("a", &options(), &mut |event| match event {
+            Event::Text(text) => {
+                seen += text;
+                if seen == "abc" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        assert_eq!(outcome.unwrap().finish, Finish::Interrupted);
+        assert_eq!(contents(&session), ["a", "abc"]);
+        say(&mut session, "b", &options()).0.unwrap();
+        assert_eq!(shown(&session.engine.cache), "U: a\nA: abc\nU: b\nA: next");
+    }
+
+    #[test]
+    fn the_brake_during_prefill_leaves_the_conversation_as_it_was() {
+        let mut session = session(1000, &["abc"]);
+        session.engine.brake_after = Some(5);
+        let outcome = say(&mut session, "hello", &options()).0.unwrap();
+        assert_eq!((outcome.finish, outcome.text.as_str()), (Finish::Interrupted, ""));
+        assert_eq!((contents(&session).len(), shown(&session.engine.cache).as_str()), (0, "U: he"));
+        let m = say(&mut session, "hello", &options()).0.unwrap().metrics;
+        assert_eq!((m.cached, m.evaluated), (5, 7), "what was evaluated is used");
+    }
+
+    #[test]
+    fn a_failing_engine_leaves_the_conversation_as_it_was() {
+        let mut session = session(1000, &["abc"]);
+        session.engine.fail_after = Some(14);
+        assert_eq!(say(&mut session, "hello", &options()).0.unwrap_err().message, "the script says so");
+        assert_eq!(contents(&session).len(), 0);
+    }
+
+    #[test]
+    fn undo_takes_back_a_whole_turn_also_a_dropped_one() {
+        let mut session = session(1000, &["x", "y"]);
+        session.set_system("S");
+        say(&mut session, "a", &options()).0.unwrap();
+        say(&mut session, "b", &options()).0.unwrap();
+        session.dropped = 4;
+        assert_eq!(session.undo().as_deref(), Some("b"));
+        assert_eq!((contents(&session), session.dropped), (vec!["S", "a", "x"], 2));
+        assert_eq!(session.undo().as_deref(), Some("a"));
+        assert_eq!((session.undo(), contents(&session)), (None, vec!["S"]));
+    }
+
+    #[test]
+    fn thoughts_are_kept_apart_also_when_their_tags_are_control_tokens() {
+        let template = Template::new(&format!("{TEMPLATE}{{# </think> #}}"), "", "").unwrap();
+        let engine = Scripted::new(1000, &["<think>\nhm\n</think>\n\nyes"]);
+        let mut session = Session::new(engine, Some(template));
+        let outcome = say(&mut session, "a", &options()).0.unwrap();
+        assert_eq!((outcome.thought.as_str(), outcome.text.as_str()), ("hm", "yes"));
+        assert_eq!(contents(&session), ["a", "yes"]);
+    }
+
+    #[test]
+    fn control_tokens_are_not_part_of_the_text() {
+        let mut session = session(1000, &["a<|other|>b"]);
+        assert_eq!(say(&mut session, "x", &options()).0.unwrap().text, "ab");
+    }
+
+    #[test]
+    fn a_raw_text_is_continued_without_a_template() {
+        let mut engine = Scripted::new(1000, &[" time."]);
+        engine.adds_bos = true;
+        let mut session = Session::new(engine, None);
+        let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+        let outcome = session.complete("Once upon a", &options(), &mut quiet).unwrap();
+        assert_eq!((outcome.text.as_str(), outcome.metrics.prompt), (" time.", 12));
+        assert_eq!(shown(&session.engine.cache), "<s>Once upon a time.");
+    }
+}

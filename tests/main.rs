@@ -1,0 +1,5 @@
+//! The one integration binary: every file here drives the program from outside, through `support::Infer`.
+
+mod floors;
+mod help;
+mod support;
