@@ -1,5 +1,8 @@
-//! The one integration binary: every file here drives the program from outside, through `support::Infer`.
+//! The one integration binary; a file per verb or subject.
 
+mod chat;
 mod floors;
 mod help;
+mod real;
+mod run;
 mod support;

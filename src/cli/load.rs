@@ -217,3 +217,53 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<PathBuf> {
     write().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))?;
     Ok(path.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::Sampling;
+    use crate::engine::llama::Llama;
+    use crate::session::{Message, Now, Role, Session, transcript};
+
+    /// The held-out questions of the demo model through the whole of `session` and the real engine.
+    #[test]
+    fn the_demo_model_answers_what_its_readme_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = model::demo::unpack(folder.path()).unwrap();
+        let header = Header::open(&path).unwrap();
+        let template = template(None, &header, &header.shape()).unwrap();
+        let plan = LoadPlan {
+            gpu_layers: crate::engine::GpuLayers::Count(0),
+            device: None,
+            ctx: 1024,
+            threads: 1,
+            kv: KvType::F16,
+        };
+        let weights = Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
+        let mut session = Session::new(weights.open(Arc::default()).unwrap(), template);
+        let questions = include_str!("../../assets/demo/eval.jsonl").lines();
+        let right = questions.filter(|line| is_answered(&mut session, line)).count();
+        assert!(right >= 188, "{right} of 200, the README says 190");
+    }
+
+    fn is_answered(session: &mut Session<Llama<'_>>, line: &str) -> bool {
+        let question: serde_json::Value = serde_json::from_str(line).unwrap();
+        let lines: Vec<String> =
+            question["messages"].as_array().unwrap().iter().map(ToString::to_string).collect();
+        let mut messages: Vec<Message> = transcript::from_jsonl(&lines.join("\n")).unwrap();
+        let last = messages.pop().filter(|m| m.role == Role::User).unwrap();
+        session.set_messages(messages);
+        let options = Options {
+            sampling: Sampling { temp: 0.0, ..Sampling::default() },
+            stops: Vec::new(),
+            max_tokens: Some(300),
+            think: Think::Auto,
+            overflow: Overflow::Stop,
+            now: Now::default(),
+        };
+        let answer = session.say(&last.content, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        answer.text == question["expected"].as_str().unwrap()
+    }
+}

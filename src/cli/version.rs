@@ -12,7 +12,7 @@ use crate::human::Bytes;
 
 /// One line; with `--verbose` what the engine was built with and what it sees.
 pub(crate) fn print(ui: &mut Ui) {
-    let mut text = format!("infer {}", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("infer {}\n", env!("CARGO_PKG_VERSION"));
     if ui.is_verbose() {
         // Writing to a string cannot fail.
         let devices = llama::devices();

@@ -5,6 +5,7 @@
 //! llama.cpp aborts the process on many wrong calls: every call is preceded by the check that it wants.
 #![expect(unsafe_code, reason = "this file is the boundary to llama.cpp")]
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -161,6 +162,7 @@ impl Weights {
             // SAFETY: as above.
             sliding: usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0),
             sampler: None,
+            control_texts: OnceCell::new(),
             brake,
             weights: PhantomData,
         };
@@ -187,6 +189,7 @@ pub(crate) struct Llama<'w> {
     batch: usize,
     sliding: usize,
     sampler: Option<Sampler>,
+    control_texts: OnceCell<Vec<String>>,
     brake: Brake,
     weights: PhantomData<&'w Weights>,
 }
@@ -213,6 +216,19 @@ impl Llama<'_> {
         // SAFETY: a valid memory, sequence 0 exists.
         let first = unsafe { sys::llama_memory_seq_pos_min(self.memory, 0) };
         usize::try_from(first).is_ok_and(|first| first <= len.saturating_sub(self.sliding))
+    }
+
+    /// The text of a token that text must not turn into by itself. User-defined tokens are ordinary text, but for
+    /// those written like control tokens, which some models use as such.
+    fn control_text(&self, token: Token) -> Option<String> {
+        // SAFETY: callers pass tokens inside the vocabulary.
+        let attributes = unsafe { sys::llama_vocab_get_attr(self.vocab.as_ptr(), token) };
+        let control = attributes & (sys::LLAMA_TOKEN_ATTR_CONTROL | sys::LLAMA_TOKEN_ATTR_UNKNOWN) != 0;
+        if !control && attributes & sys::LLAMA_TOKEN_ATTR_USER_DEFINED == 0 {
+            return None;
+        }
+        let text = String::from_utf8(self.piece(token, true)).ok().filter(|text| !text.is_empty())?;
+        (control || (text.starts_with("<|") && text.ends_with("|>"))).then_some(text)
     }
 
     /// The logits of the last token fed, one per token of the vocabulary.
@@ -315,17 +331,12 @@ impl Engine for Llama<'_> {
         (wanted && bos >= 0).then_some(bos)
     }
 
-    fn control_texts(&self) -> Vec<String> {
-        // SAFETY: a valid vocabulary.
-        let size = unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) };
-        (0..size)
-            .filter(|&token| {
-                // SAFETY: the token is inside the vocabulary.
-                unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
-            })
-            .filter_map(|token| String::from_utf8(self.piece(token, true)).ok())
-            .filter(|text| !text.is_empty())
-            .collect()
+    fn control_texts(&self) -> &[String] {
+        self.control_texts.get_or_init(|| {
+            // SAFETY: a valid vocabulary.
+            let size = unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) };
+            (0..size).filter_map(|token| self.control_text(token)).collect()
+        })
     }
 
     fn window(&self) -> usize {

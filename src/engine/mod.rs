@@ -89,8 +89,8 @@ pub(crate) trait Engine {
     /// The token that the vocabulary wants in front of every prompt, if it wants one.
     fn bos(&self) -> Option<Token>;
 
-    /// The texts of all control tokens.
-    fn control_texts(&self) -> Vec<String>;
+    /// The texts of all tokens that text must not turn into by itself.
+    fn control_texts(&self) -> &[String];
 
     /// The most tokens that the cache can hold.
     fn window(&self) -> usize;

@@ -29,6 +29,7 @@ pub(crate) struct Scripted {
     pub(crate) fail_after: Option<usize>,
     /// Stop at the brake when this many tokens have been fed.
     pub(crate) brake_after: Option<usize>,
+    control_texts: Vec<String>,
     /// What is sampled, answer after answer.
     answers: VecDeque<VecDeque<Token>>,
     current: VecDeque<Token>,
@@ -45,7 +46,12 @@ impl Scripted {
             tokens.push_back(END);
             tokens
         };
-        Self { window, answers: answers.iter().map(end).collect(), ..Self::default() }
+        Self {
+            window,
+            control_texts: CONTROL.iter().map(|(_, name)| (*name).to_owned()).collect(),
+            answers: answers.iter().map(end).collect(),
+            ..Self::default()
+        }
     }
 }
 
@@ -96,8 +102,8 @@ impl Engine for Scripted {
         self.adds_bos.then_some(BOS)
     }
 
-    fn control_texts(&self) -> Vec<String> {
-        CONTROL.iter().map(|(_, name)| (*name).to_owned()).collect()
+    fn control_texts(&self) -> &[String] {
+        &self.control_texts
     }
 
     fn window(&self) -> usize {

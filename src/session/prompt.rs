@@ -73,7 +73,7 @@ fn with_bos<E: Engine>(engine: &E, mut tokens: Vec<Token>) -> Vec<Token> {
 }
 
 /// The texts of the control tokens, by their first characters.
-struct Controls(HashMap<char, Vec<String>>);
+struct Controls<'e>(HashMap<char, Vec<&'e str>>);
 
 /// Where a control token is in a text.
 #[derive(Debug, Clone, Copy)]
@@ -82,9 +82,9 @@ struct Span {
     end: usize,
 }
 
-impl Controls {
-    fn new(texts: Vec<String>) -> Self {
-        let mut all: HashMap<char, Vec<String>> = HashMap::new();
+impl<'e> Controls<'e> {
+    fn new(texts: &'e [String]) -> Self {
+        let mut all: HashMap<char, Vec<&str>> = HashMap::new();
         for text in texts {
             if let Some(first) = text.chars().next() {
                 all.entry(first).or_default().push(text);
@@ -96,7 +96,7 @@ impl Controls {
     /// Those that this text begins with.
     fn leading<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
         let known = text.chars().next().and_then(|first| self.0.get(&first));
-        known.into_iter().flatten().map(String::as_str).filter(move |control| text.starts_with(control))
+        known.into_iter().flatten().copied().filter(move |control| text.starts_with(control))
     }
 
     /// All of them in this text, also those that overlap.
@@ -228,7 +228,7 @@ mod tests {
     /// A byte is a token; `controls[i]` is token 256 + i; the tokenizer works as that of llama.cpp.
     #[derive(Default)]
     struct Fake {
-        controls: Vec<&'static str>,
+        controls: Vec<String>,
         bos: Option<Token>,
         /// Controls that swallow the white space after them, or before them.
         rstrip: bool,
@@ -269,8 +269,8 @@ mod tests {
             self.bos
         }
 
-        fn control_texts(&self) -> Vec<String> {
-            self.controls.iter().map(ToString::to_string).collect()
+        fn control_texts(&self) -> &[String] {
+            &self.controls
         }
 
         fn window(&self) -> usize {
@@ -296,7 +296,7 @@ mod tests {
 
     impl Fake {
         fn new(controls: &[&'static str]) -> Self {
-            Self { controls: controls.to_vec(), ..Self::default() }
+            Self { controls: controls.iter().map(ToString::to_string).collect(), ..Self::default() }
         }
 
         fn part<'a>(

@@ -1,0 +1,158 @@
+//! The whole program on real models. `make test-real` fetches them and runs these.
+
+use serde_json::Value;
+
+use crate::support::{Infer, real_model};
+
+fn run(model: &str) -> Infer {
+    Infer::new().arg("run").arg(real_model(model)).args(["-t", "1", "--temp", "0"])
+}
+
+fn chat(model: &str) -> Infer {
+    Infer::new().arg("chat").arg(real_model(model)).args(["-t", "1", "--temp", "0"])
+}
+
+fn json(infer: Infer) -> Value {
+    let ran = infer.arg("--json").stdout_is(|_| true).run();
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {}", ran.stdout))
+}
+
+const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+const GEMMA: &str = "gemma-3-270m-q4_k_m.gguf";
+const BRIEF: &str = "You are a helpful assistant.";
+
+#[test]
+#[ignore = "needs a real model"]
+fn smollm2_names_paris() {
+    run(SMOLLM2)
+        .args(["-s", BRIEF, "What is the capital of France?"])
+        .stdout("The capital of France is Paris.\n")
+        .run();
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn smollm2_keeps_the_bos_that_is_its_role_marker() {
+    // `<|im_start|>` for each message and for the answer; nothing stripped, nothing doubled.
+    let prompt = "<|im_start|>system\nA<|im_end|>\n<|im_start|>user\nB<|im_end|>\n<|im_start|>assistant\n";
+    let raw = json(run(SMOLLM2).args(["-n", "1", "--raw"]).stdin(prompt));
+    let value = json(run(SMOLLM2).args(["-s", "A", "-n", "1", "B"]));
+    assert_eq!((&value["tokens"]["prompt"], &raw["tokens"]["prompt"]), (&16.into(), &16.into()));
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn smollm2_remembers_over_turns_and_evaluates_only_new_tokens() {
+    let lines = "What is the capital of France?\nAnd of Italy?\n";
+    let ran = chat(SMOLLM2)
+        .args(["-s", BRIEF, "--stats"])
+        .stdin(lines)
+        .stdout("The capital of France is Paris.\nThe capital of Italy is Rome.\n")
+        .stderr_is(|_| true)
+        .run();
+    let stats: Vec<&str> = ran.stderr.lines().collect();
+    assert!(
+        stats.len() == 2 && stats[0].contains("(0 cached)") && !stats[1].contains("(0 cached)"),
+        "{stats:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn smollm2_reads_a_pipe_and_a_file() {
+    let report = "The meeting is on Tuesday at ten. Bring the blue folder.";
+    let run = || run(SMOLLM2).args(["-s", BRIEF, "-n", "40", "On which day is the meeting?"]);
+    run().stdin(report).stdout_is(|out| out.contains("Tuesday")).run();
+    run()
+        .args(["-f", "report.txt"])
+        .file("report.txt", report)
+        .stdout_is(|out| out.contains("Tuesday"))
+        .run();
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn gemma_continues_text_and_has_no_template() {
+    run(GEMMA)
+        .args(["-n", "6", "Monday, Tuesday, Wednesday,"])
+        .stdout(" Thursday, Friday, Saturday,\n")
+        .run();
+    run(GEMMA).args(["--raw", "-n", "6", "1, 2, 3, 4, 5, 6,"]).stdout(" 7, 8,\n").run();
+    let refused = "error: the model has no chat template, so it can only continue texts\n\
+                   hint: try `--template chatml`, or `infer run MODEL --raw \"Once upon a time\"`\n";
+    chat(GEMMA).stdin("hi\n").stderr(refused).status(1).run();
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn gemma_gets_exactly_one_bos() {
+    let count =
+        |text: &str| json(run(GEMMA).args(["--raw", "-n", "1", text]))["tokens"]["prompt"].as_u64().unwrap();
+    assert_eq!(count("The"), 2);
+    assert_eq!(count("<bos>The"), 2, "the prompt brings its own");
+}
+
+/// A prompt longer than the sliding window of 512 tokens.
+fn long_text() -> String {
+    let words = ["river", "stone", "lamp", "garden", "letter", "winter", "bridge", "music"];
+    (0..700).map(|i| words[(i * i + i / 3) % words.len()]).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn gemmas_sliding_window_answers_like_a_fresh_process_after_edit_and_regenerate() {
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:";
+    let chat = |lines: String| {
+        chat(GEMMA)
+            .args(["--template", "plain.jinja", "-n", "12", "--stop", "\n"])
+            .file("plain.jinja", template)
+            .stdin(lines)
+            .stdout_is(|_| true)
+            .stderr_is(|_| true)
+            .run()
+            .stdout
+    };
+    let last = |out: &str| out.lines().last().unwrap_or_default().to_owned();
+    let long = long_text();
+    let fresh = chat(format!("{long} The capital of France is\n"));
+    let regenerated = chat(format!("{long} The capital of France is\n/regen\n"));
+    assert_eq!(last(&regenerated), last(&fresh), "regenerated");
+    let edited = chat(format!("{long} The capital of Italy is\n/edit {long} The capital of France is\n"));
+    assert_eq!(last(&edited), last(&fresh), "edited");
+    // The edit is far behind the window: everything must be evaluated again.
+    let early = chat(format!("The sea. {long} It is\n/edit {long} The capital of France is\n"));
+    assert_eq!(last(&early), last(&fresh), "edited at the start");
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn gemmas_sliding_window_answers_like_a_fresh_process_after_overflow() {
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:";
+    let chat = |lines: &str| {
+        chat(GEMMA)
+            .args(["--template", "plain.jinja", "-n", "12", "--stop", "\n", "--ctx", "1024"])
+            .file("plain.jinja", template)
+            .stdin(lines)
+            .stdout_is(|_| true)
+            .stderr_is(|_| true)
+            .run()
+    };
+    let long = long_text();
+    let question = format!("{long} The capital of France is\n");
+    let after = chat(&format!("{long}\n{question}"));
+    assert!(after.stderr.contains("window: dropped 1 turn, "), "{}", after.stderr);
+    assert_eq!(after.stdout.lines().last(), chat(&question).stdout.lines().last());
+}
+
+#[test]
+#[ignore = "needs a real model"]
+fn show_knows_both_models() {
+    let show = |model: &str| {
+        let ran = Infer::new().arg("show").arg(real_model(model)).arg("--json").stdout_is(|_| true).run();
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()
+    };
+    let (smollm2, gemma) = (show(SMOLLM2), show(GEMMA));
+    assert_eq!((&smollm2["architecture"], &gemma["architecture"]), (&"llama".into(), &"gemma3".into()));
+    assert_eq!((&smollm2["attention"], &gemma["attention"]), (&"GQA".into(), &"MQA".into()));
+    assert_eq!(gemma["sliding_window"], 512);
+}
