@@ -337,3 +337,46 @@ fn a_seed_is_reported_so_that_an_answer_can_be_had_again() {
     let text = value["text"].as_str().unwrap().trim_end().to_owned() + "\n";
     Infer::new().args(["run", "demo", "-t", "1", "--temp", "1", "--seed", &seed, "Hello"]).stdout(text).run();
 }
+
+#[test]
+fn prompts_around_a_batch_and_around_the_window() {
+    // Every digit is a token.
+    let raw = |tokens: usize| {
+        Infer::new()
+            .args(["run", "demo", "-t", "1", "--temp", "0", "--raw", "--json", "-n", "5"])
+            .stdin("1".repeat(tokens))
+    };
+    for (tokens, generated, finish) in
+        [(511, 5, "length"), (512, 5, "length"), (513, 5, "length"), (1023, 2, "window")]
+    {
+        let ran = raw(tokens).stdout_is(|_| true).stderr_is(|_| true).run();
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let said = (&value["tokens"]["prompt"], &value["tokens"]["generated"], &value["finish"]);
+        assert_eq!(said, (&tokens.into(), &generated.into(), &finish.into()));
+    }
+    for tokens in [1024, 1025] {
+        let refused = move |out: &str| {
+            out.contains(&format!("the prompt is {tokens} tokens long, the context holds 1024"))
+        };
+        raw(tokens).stdout_is(refused).status(6).run();
+    }
+}
+
+#[test]
+fn the_threads_are_those_that_the_process_may_use() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let words = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    let run =
+        || Infer::new().args(["run", "demo", "-v", "--temp", "0", "-n", "1", "Hello"]).stdout_is(|_| true);
+    run().args(["-t", "3"]).stderr_is(|err| err.contains("CPU: 3 threads; context 1,024\n")).run();
+    if threads <= 2 {
+        run().stderr_is(move |err| err.contains(&format!("CPU: {words}; context 1,024\n"))).run();
+    }
+}
+
+#[test]
+fn layers_for_a_gpu_that_is_not_there_are_not_silently_elsewhere() {
+    let said = "no GPU is seen: all layers stay on the CPU\n";
+    run().args(["--gpu-layers", "all", "What is the capital of France?"]).stdout(PARIS).stderr(said).run();
+    run().args(["--ngl", "0", "What is the capital of France?"]).stdout(PARIS).run();
+}

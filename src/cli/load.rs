@@ -12,9 +12,9 @@ use super::settings::Settings;
 use super::ui::Ui;
 use super::{dirs, version};
 use crate::engine::llama::{self, Weights};
-use crate::engine::{DeviceKind, KvType, LoadPlan};
+use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan};
 use crate::error::{Error, Result};
-use crate::human::{Bytes, Seconds, Thousands};
+use crate::human::{Bytes, Count, Seconds, Thousands};
 use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
 use crate::session::{Options, Overflow, Template, Think};
@@ -42,7 +42,7 @@ pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bo
     let shape = header.shape();
     let settings = Settings::resolve(&args.sampling, matches, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
-    let plan = plan(args, &shape)?;
+    let plan = plan(ui, args, &shape)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, &path, &plan)?;
     let load_time = started.elapsed();
@@ -62,7 +62,7 @@ fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
 }
 
 /// Where the model goes and how large its window is.
-fn plan(args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
+fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
     let kv = match args.context.kv {
         KvArg::F16 => KvType::F16,
         KvArg::Q8_0 => KvType::Q8_0,
@@ -80,8 +80,11 @@ fn plan(args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
         trained: shape.context.unwrap_or(0),
     };
     // A GPU has its own memory, which llama.cpp's fit asks for.
-    let on_cpu = !llama::devices().iter().any(|d| d.kind == DeviceKind::Gpu);
-    let available = if on_cpu { machine::memory_available() } else { None };
+    let on_gpu = llama::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
+    let available = if on_gpu { None } else { machine::memory_available() };
+    if !on_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
+        ui.note("no GPU is seen: all layers stay on the CPU");
+    }
     Ok(LoadPlan {
         gpu_layers: args.model.gpu_layers,
         device: args.model.device.clone(),
@@ -117,13 +120,14 @@ fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
 
 /// One line about where the model went.
 fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) -> String {
-    let place = match llama::devices().into_iter().find(|d| d.kind == DeviceKind::Gpu) {
-        Some(gpu) if weights.gpu_layers != 0 && plan.device.as_deref() != Some("cpu") => {
-            let all = shape.layers.unwrap_or(0) + 1;
-            let layers = u64::try_from(weights.gpu_layers).unwrap_or(all).min(all);
-            format!("{}: {layers}/{all} layers, {} free", gpu.name, Bytes(gpu.free))
-        }
-        _ => format!("CPU: {} threads", plan.threads),
+    let place = if llama::uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
+        let all = shape.layers.unwrap_or(0) + 1;
+        let layers = u64::try_from(weights.gpu_layers).unwrap_or(all).min(all);
+        let gpus = llama::devices().into_iter().filter(|d| d.kind == DeviceKind::Gpu);
+        let free: Vec<String> = gpus.map(|d| format!("{} has {} free", d.name, Bytes(d.free))).collect();
+        format!("GPU: {layers}/{all} layers, {}", free.join(", "))
+    } else {
+        format!("CPU: {}", Count(plan.threads as u64, "thread"))
     };
     format!(
         "loaded {} in {}; {place}; context {}",
@@ -235,7 +239,7 @@ mod tests {
         let header = Header::open(&path).unwrap();
         let template = template(None, &header, &header.shape()).unwrap();
         let plan = LoadPlan {
-            gpu_layers: crate::engine::GpuLayers::Count(0),
+            gpu_layers: GpuLayers::Count(0),
             device: None,
             ctx: 1024,
             threads: 1,

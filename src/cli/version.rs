@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::dirs;
@@ -71,18 +72,23 @@ fn missed_features() -> Option<String> {
 
 /// Say once a day that a rebuild would be faster.
 pub(crate) fn advise_rebuild(ui: &mut Ui) {
-    let Some(missed) = missed_features() else { return };
-    let Some(stamp) = dirs::state().map(|folder| folder.join("rebuild-advice")) else { return };
-    let said = fs::metadata(&stamp).and_then(|meta| meta.modified()).ok();
-    let today = said.and_then(|at| SystemTime::now().duration_since(at).ok());
-    if today.is_some_and(|age| age < Duration::from_secs(86_400)) {
+    if let (Some(missed), Some(folder)) = (missed_features(), dirs::state()) {
+        advise(ui, &missed, &folder.join("rebuild-advice"));
+    }
+}
+
+/// The stamp is a file whose age says when this was said last.
+fn advise(ui: &mut Ui, missed: &str, stamp: &Path) {
+    let said = fs::metadata(stamp).and_then(|meta| meta.modified()).ok();
+    let age = said.and_then(|at| SystemTime::now().duration_since(at).ok());
+    if age.is_some_and(|age| age < Duration::from_secs(86_400)) {
         return;
     }
     ui.status(&format!(
         "this processor has {missed}, which this build does not use; rebuild with `{REBUILD}`"
     ));
     // Without the stamp the line comes again, which is no harm.
-    let _ = stamp.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&stamp, ""));
+    let _ = stamp.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(stamp, ""));
 }
 
 /// Instruction sets that matter here: name, in this build, on this processor. llama.cpp is compiled for the same
@@ -118,6 +124,20 @@ mod tests {
     fn llama_cpps_line_becomes_a_list() {
         let info = "CPU : SSE3 = 1 | AVX = 1 | REPACK = 1 | CUDA : ARCHS = 900 | ";
         assert_eq!(features(info), "CPU: SSE3 AVX REPACK CUDA: ARCHS=900");
+    }
+
+    #[test]
+    fn a_rebuild_is_advised_once_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let stamp = folder.path().join("infer/advice");
+        let (mut ui, _, err) = Ui::captured(false);
+        advise(&mut ui, "avx512f", &stamp);
+        advise(&mut ui, "avx512f", &stamp);
+        assert_eq!(err.text().matches("this processor has avx512f, which").count(), 1);
+        let yesterday = SystemTime::now() - Duration::from_secs(90_000);
+        fs::File::options().write(true).open(&stamp).unwrap().set_modified(yesterday).unwrap();
+        advise(&mut ui, "avx512f", &stamp);
+        assert_eq!(err.text().matches("this processor has avx512f, which").count(), 2);
     }
 
     #[test]

@@ -54,6 +54,14 @@ pub(crate) fn devices() -> Vec<Device> {
         .collect()
 }
 
+/// Would a model placed like this have layers on a GPU?
+pub(crate) fn uses_gpu(device: Option<&str>, layers: GpuLayers) -> bool {
+    layers != GpuLayers::Count(0)
+        && devices()
+            .iter()
+            .any(|d| d.kind == DeviceKind::Gpu && device.is_none_or(|wanted| d.is_called(wanted)))
+}
+
 /// The features that each backend was compiled with, as llama.cpp words them.
 pub(crate) fn system_info() -> String {
     log::init();
@@ -98,7 +106,7 @@ impl Weights {
             GpuLayers::Auto | GpuLayers::All => -1,
             GpuLayers::Count(n) => i32::try_from(n).unwrap_or(i32::MAX),
         };
-        if plan.gpu_layers == GpuLayers::Auto && devices().iter().any(|d| d.kind == DeviceKind::Gpu) {
+        if plan.gpu_layers == GpuLayers::Auto && uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
             placement.fit(&file, &mut params, &mut context)?;
         }
         let mut report = Report { progress, stopped: false };
@@ -528,12 +536,7 @@ impl Placement {
 fn chosen_devices(plan: &LoadPlan) -> Result<Option<Vec<sys::ggml_backend_dev_t>>> {
     let Some(wanted) = plan.device.as_deref() else { return Ok(None) };
     let all = devices();
-    let wanted_low = wanted.to_ascii_lowercase();
-    let matches = |d: &&Device| {
-        let name = d.name.to_ascii_lowercase();
-        name == wanted_low || name.trim_end_matches(|c: char| c.is_ascii_digit()) == wanted_low
-    };
-    let found: Vec<&Device> = all.iter().filter(matches).collect();
+    let found: Vec<&Device> = all.iter().filter(|d| d.is_called(wanted)).collect();
     if found.is_empty() {
         let names: Vec<String> = all.iter().map(|d| format!("`{}`", d.name.to_ascii_lowercase())).collect();
         let error = Error::failed(format!("no device `{wanted}`; this build sees {}", names.join(", ")));

@@ -35,6 +35,14 @@ pub(crate) struct Device {
     pub(crate) free: u64,
 }
 
+impl Device {
+    /// Is this the device, or one of the family, that a person means by `cuda0`, or by `cuda`?
+    pub(crate) fn is_called(&self, wanted: &str) -> bool {
+        let family = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        self.name.eq_ignore_ascii_case(wanted) || family.eq_ignore_ascii_case(wanted)
+    }
+}
+
 /// How many layers go to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GpuLayers {
@@ -107,4 +115,33 @@ pub(crate) trait Engine {
 
     /// Choose the next token after the last one fed, and tell the sampler.
     fn sample(&mut self) -> Result<Token>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_called_by_its_name_or_family() {
+        let device = |name: &str| Device {
+            kind: DeviceKind::Gpu,
+            index: 0,
+            name: name.to_owned(),
+            description: String::new(),
+            backend: String::new(),
+            total: 0,
+            free: 0,
+        };
+        for (name, wanted, expected) in [
+            ("CUDA0", "cuda", true),
+            ("CUDA0", "cuda0", true),
+            ("CUDA0", "cuda1", false),
+            ("CUDA10", "cuda1", false),
+            ("CPU", "cpu", true),
+            ("CPU", "cuda", false),
+            ("CUDA0", "", false),
+        ] {
+            assert_eq!(device(name).is_called(wanted), expected, "{name} {wanted}");
+        }
+    }
 }
