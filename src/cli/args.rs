@@ -21,7 +21,7 @@ Examples:
   infer run model.gguf -f notes.md --temp 0 --json | jq -r .text
   infer run base.gguf --raw -n 64 \"Once upon a time\"
 
-The answer goes to stdout and everything else to stderr. Arguments, files and piped input are joined by blank
+The answer goes to stdout and everything else to stderr. Arguments, files and piped input are joined by blank \
 lines, in this order, into one prompt. Without any of them, on a terminal, `run` becomes `chat`.";
 
 const CHAT_EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ pub(crate) struct RunArgs {
     pub(crate) overflow: Option<OverflowArg>,
 
     /// Print one JSON object with text, thinking, counts, times and settings
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(crate) json: bool,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct AnswerArgs {
     pub(crate) stops: Vec<String>,
 
     /// Print statistics on stderr
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(crate) stats: bool,
 }
 
@@ -161,16 +161,16 @@ pub(crate) struct ModelArgs {
     pub(crate) model: String,
 
     /// Layers on the GPU: a number, `auto` (what fits) or `all`
-    #[arg(long, visible_alias = "ngl", value_name = "N|auto|all", default_value = "auto", env = "INFER_GPU_LAYERS",
+    #[arg(help_heading = "Placement", long, visible_alias = "ngl", value_name = "N|auto|all", default_value = "auto", env = "INFER_GPU_LAYERS",
         value_parser = parse_gpu_layers)]
     pub(crate) gpu_layers: crate::engine::GpuLayers,
 
     /// Use this device and fail if it isn't there, such as `cuda`, `cuda1` or `cpu`
-    #[arg(long, value_name = "NAME", env = "INFER_DEVICE")]
+    #[arg(help_heading = "Placement", long, value_name = "NAME", env = "INFER_DEVICE")]
     pub(crate) device: Option<String>,
 
     /// Threads [default: the cores that this process may use]
-    #[arg(short, long, value_name = "N", env = "INFER_THREADS",
+    #[arg(help_heading = "Placement", short, long, value_name = "N", env = "INFER_THREADS",
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
@@ -178,54 +178,84 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ContextArgs {
     /// Context, tokens [default: what fits, at most 8192 or the model's own]
-    #[arg(short, long, value_name = "N", env = "INFER_CTX",
+    #[arg(help_heading = "Context", short, long, value_name = "N", env = "INFER_CTX",
         value_parser = clap::value_parser!(u32).range(16..=16_777_216))]
     pub(crate) ctx: Option<u32>,
 
     /// Type of the KV cache
-    #[arg(long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
+    #[arg(help_heading = "Context", long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
     pub(crate) kv: KvArg,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplingArgs {
     /// Temperature; 0 is greedy [default: 0.8]
-    #[arg(long, value_name = "X", env = "INFER_TEMP", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "X",
+        env = "INFER_TEMP",
+        allow_negative_numbers = true
+    )]
     pub(crate) temp: Option<f32>,
 
     /// Choose among the N most likely tokens, 0 for all [default: 40]
-    #[arg(long, value_name = "N", env = "INFER_TOP_K", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "N",
+        env = "INFER_TOP_K",
+        allow_negative_numbers = true
+    )]
     pub(crate) top_k: Option<i32>,
 
     /// Choose among the fewest tokens with this probability together [default: 0.95]
-    #[arg(long, value_name = "P", env = "INFER_TOP_P", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "P",
+        env = "INFER_TOP_P",
+        allow_negative_numbers = true
+    )]
     pub(crate) top_p: Option<f32>,
 
     /// Drop tokens less likely than this share of the most likely one [default: 0.05]
-    #[arg(long, value_name = "P", env = "INFER_MIN_P", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "P",
+        env = "INFER_MIN_P",
+        allow_negative_numbers = true
+    )]
     pub(crate) min_p: Option<f32>,
 
     /// Divide the logits of the last 64 tokens, the prompt's too, by this [default: 1.0]
-    #[arg(long, value_name = "X", env = "INFER_REPEAT_PENALTY", allow_negative_numbers = true)]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "X",
+        env = "INFER_REPEAT_PENALTY",
+        allow_negative_numbers = true
+    )]
     pub(crate) repeat_penalty: Option<f32>,
 
     /// Seed of the random numbers [default: random]
-    #[arg(long, value_name = "N", env = "INFER_SEED")]
+    #[arg(help_heading = "Sampling", long, value_name = "N", env = "INFER_SEED")]
     pub(crate) seed: Option<u32>,
 
     /// Temperature 0.2, 0.7 or 1.0 with a top-p that suits it
-    #[arg(long, value_name = "NAME", env = "INFER_PRESET")]
+    #[arg(help_heading = "Sampling", long, value_name = "NAME", env = "INFER_PRESET")]
     pub(crate) preset: Option<PresetArg>,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct VolumeArgs {
     /// Only errors and what was asked for
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(help_heading = "Output", short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
     /// More on stderr, the log of llama.cpp included
-    #[arg(short, long, global = true)]
+    #[arg(help_heading = "Output", short, long, global = true)]
     pub(crate) verbose: bool,
 }
 
