@@ -356,7 +356,10 @@ fn prompts_around_a_batch_and_around_the_window() {
     }
     for tokens in [1024, 1025] {
         let refused = move |out: &str| {
-            out.contains(&format!("the prompt is {tokens} tokens long, the context holds 1024"))
+            out.contains(&format!(
+                "the prompt is 1,{:03} tokens long, the context holds 1,024",
+                tokens - 1000
+            ))
         };
         raw(tokens).stdout_is(refused).status(6).run();
     }

@@ -43,6 +43,7 @@ pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bo
     let settings = Settings::resolve(&args.sampling, matches, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
     let plan = plan(ui, args, &shape)?;
+    check_positions(&header, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, &path, &plan)?;
     let load_time = started.elapsed();
@@ -105,6 +106,18 @@ fn check_kv(kv: KvType, shape: &Shape) -> Result<()> {
         "a quantized KV cache needs heads of a multiple of {BLOCK} values; here they have {key}"
     ))
     .hint("leave `--kv` out"))
+}
+
+/// A model that learned its positions has none beyond.
+fn check_positions(header: &Header, ctx: u32) -> Result<()> {
+    let positions = header.tensor("position_embd.weight").and_then(|tensor| tensor.dims.get(1));
+    match positions {
+        Some(&positions) if u64::from(ctx) > positions => {
+            let message = format!("the model has positions for {} tokens only", Thousands(positions));
+            Err(Error::usage(message).hint(format!("try `--ctx {positions}`")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Fed, Sampling, Token};
 use crate::error::{Error, Kind, Result};
+use crate::human::Thousands;
 
 pub(crate) mod metrics;
 pub(crate) mod prompt;
@@ -236,7 +237,11 @@ impl<E: Engine> Session<E> {
         if tokens < window {
             return Ok(());
         }
-        let message = format!("the prompt is {tokens} tokens long, the context holds {window}");
+        let message = format!(
+            "the prompt is {} tokens long, the context holds {}",
+            Thousands(tokens as u64),
+            Thousands(window as u64)
+        );
         Err(Error::new(Kind::PromptTooLong, message)
             .hint(format!("shorten it, or try `--ctx {}`", (tokens + 1).next_multiple_of(1024))))
     }
