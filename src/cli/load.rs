@@ -11,8 +11,8 @@ use super::args::{AnswerArgs, KvArg, OverflowArg, ThinkArg};
 use super::settings::Settings;
 use super::ui::Ui;
 use super::{dirs, version};
-use crate::engine::llama::{self, Weights};
-use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan};
+use crate::engine::llama::Weights;
+use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan, placement};
 use crate::error::{Error, Result};
 use crate::human::{Bytes, Count, Seconds, Thousands};
 use crate::model::fit::{self, Need};
@@ -81,7 +81,7 @@ fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
         trained: shape.context.unwrap_or(0),
     };
     // A GPU has its own memory, which llama.cpp's fit asks for.
-    let on_gpu = llama::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
+    let on_gpu = placement::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
     let available = if on_gpu { None } else { machine::memory_available() };
     if !on_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
         ui.note("no GPU is seen: all layers stay on the CPU");
@@ -133,10 +133,10 @@ fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
 
 /// One line about where the model went.
 fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) -> String {
-    let place = if llama::uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
+    let place = if placement::uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
         let all = shape.layers.unwrap_or(0) + 1;
         let layers = u64::try_from(weights.gpu_layers).unwrap_or(all).min(all);
-        let gpus = llama::devices().into_iter().filter(|d| d.kind == DeviceKind::Gpu);
+        let gpus = placement::devices().into_iter().filter(|d| d.kind == DeviceKind::Gpu);
         let free: Vec<String> = gpus.map(|d| format!("{} has {} free", d.name, Bytes(d.free))).collect();
         format!("GPU: {layers}/{all} layers, {}", free.join(", "))
     } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::dirs;
 use super::ui::Ui;
-use crate::engine::{DeviceKind, llama};
+use crate::engine::{DeviceKind, llama, placement};
 use crate::error::{Error, Result};
 use crate::human::Bytes;
 
@@ -16,9 +16,9 @@ pub(crate) fn print(ui: &mut Ui) {
     let mut text = format!("infer {}\n", env!("CARGO_PKG_VERSION"));
     if ui.is_verbose() {
         // Writing to a string cannot fail.
-        let devices = llama::devices();
+        let devices = placement::devices();
         let _ = writeln!(text, "llama.cpp  {}", llama::LLAMA_CPP_BUILD);
-        let _ = writeln!(text, "built for  {}", features(&llama::system_info()));
+        let _ = writeln!(text, "built for  {}", features(&placement::system_info()));
         let mut backends: Vec<&str> = devices.iter().map(|d| d.backend.as_str()).collect();
         backends.dedup();
         let _ = writeln!(text, "backends   {}", backends.join(", "));

@@ -6,18 +6,20 @@
 #![expect(unsafe_code, reason = "this file is the boundary to llama.cpp")]
 
 use std::cell::OnceCell;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_cpp_sys_2 as sys;
 
-use super::log;
-use super::{Device, DeviceKind, Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
+use super::log::{self, failure};
+use super::placement::{Placement, chosen_devices, uses_gpu};
+use super::sampler::{Sampler, argmax};
+use super::{Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
@@ -26,48 +28,8 @@ pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
 /// The most tokens of one decode call. A prompt is interrupted and reported on between these.
 const BATCH: u32 = 512;
 
-/// Memory left free on each GPU, in bytes, as llama.cpp's own tools leave it.
-const GPU_MARGIN: usize = 1 << 30;
-
 /// The brake of a running evaluation: set it and the engine stops as soon as it can.
 pub(crate) type Brake = Arc<AtomicBool>;
-
-/// The devices that llama.cpp sees, with their memory.
-pub(crate) fn devices() -> Vec<Device> {
-    use llama_cpp_2::LlamaBackendDeviceType as Type;
-    log::init();
-    llama_cpp_2::list_llama_ggml_backend_devices()
-        .into_iter()
-        .map(|device| Device {
-            kind: match device.device_type {
-                Type::Gpu | Type::IntegratedGpu => DeviceKind::Gpu,
-                Type::Cpu => DeviceKind::Cpu,
-                Type::Accelerator | Type::Unknown => DeviceKind::Other,
-            },
-            index: device.index,
-            name: device.name,
-            description: device.description,
-            backend: device.backend,
-            total: device.memory_total as u64,
-            free: device.memory_free as u64,
-        })
-        .collect()
-}
-
-/// Would a model placed like this have layers on a GPU?
-pub(crate) fn uses_gpu(device: Option<&str>, layers: GpuLayers) -> bool {
-    layers != GpuLayers::Count(0)
-        && devices()
-            .iter()
-            .any(|d| d.kind == DeviceKind::Gpu && device.is_none_or(|wanted| d.is_called(wanted)))
-}
-
-/// The features that each backend was compiled with, as llama.cpp words them.
-pub(crate) fn system_info() -> String {
-    log::init();
-    // SAFETY: the backend is initialised, and the returned string is static until the next call.
-    unsafe { text(sys::llama_print_system_info()) }.trim_end_matches([' ', '|']).to_owned()
-}
 
 /// A model in memory.
 pub(crate) struct Weights {
@@ -405,145 +367,9 @@ impl Engine for Llama<'_> {
         let Some(sampler) = &self.sampler else {
             return Ok(argmax(logits));
         };
-        // SAFETY: the chain ends in a sampler that selects, and the last output row exists. This also accepts.
-        Ok(unsafe { sys::llama_sampler_sample(sampler.chain.as_ptr(), self.context.as_ptr(), -1) })
+        // SAFETY: the context has a last output row: it is where the logits came from.
+        Ok(unsafe { sampler.sample(self.context.as_ptr()) })
     }
-}
-
-/// The most likely token, the lowest of equals.
-fn argmax(logits: &[f32]) -> Token {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit > best.1 {
-            best = (token, logit);
-        }
-    }
-    Token::try_from(best.0).unwrap_or(0)
-}
-
-/// A chain of llama.cpp's samplers.
-struct Sampler {
-    chain: NonNull<sys::llama_sampler>,
-}
-
-impl Sampler {
-    /// `None` where plain argmax does: greedy, without penalties.
-    fn new(sampling: &Sampling, vocab: i32, history: &[Token]) -> Option<Self> {
-        #[expect(clippy::float_cmp, reason = "exactly 1 is the value that switches the penalty off")]
-        let penalties = sampling.repeat_penalty != 1.0 && sampling.repeat_last_n != 0;
-        if sampling.is_greedy() && !penalties {
-            return None;
-        }
-        // SAFETY: each sampler is created here and given to the chain, which owns it from then on.
-        unsafe {
-            let chain =
-                NonNull::new(sys::llama_sampler_chain_init(sys::llama_sampler_chain_default_params()))?;
-            let add = |sampler| sys::llama_sampler_chain_add(chain.as_ptr(), sampler);
-            if penalties {
-                let last_n = sampling.repeat_last_n;
-                add(sys::llama_sampler_init_penalties(vocab, last_n, sampling.repeat_penalty, 0.0, 0.0));
-            }
-            if sampling.is_greedy() {
-                add(sys::llama_sampler_init_greedy());
-            } else {
-                add(sys::llama_sampler_init_top_k(sampling.top_k));
-                add(sys::llama_sampler_init_top_p(sampling.top_p, 1));
-                add(sys::llama_sampler_init_min_p(sampling.min_p, 1));
-                add(sys::llama_sampler_init_temp(sampling.temp));
-                add(sys::llama_sampler_init_dist(sampling.seed));
-            }
-            let back = usize::try_from(sampling.repeat_last_n).unwrap_or(history.len());
-            if penalties {
-                for &token in &history[history.len().saturating_sub(back)..] {
-                    sys::llama_sampler_accept(chain.as_ptr(), token);
-                }
-            }
-            Some(Self { chain })
-        }
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        // SAFETY: the only owner of the chain.
-        unsafe { sys::llama_sampler_free(self.chain.as_ptr()) }
-    }
-}
-
-/// Buffers into which llama.cpp's fit writes how the model is spread over the devices.
-struct Placement {
-    split: Vec<f32>,
-    overrides: Vec<sys::llama_model_tensor_buft_override>,
-    margins: Vec<usize>,
-}
-
-impl Placement {
-    fn new() -> Self {
-        // SAFETY: constants of the library.
-        let (devices, overrides) =
-            unsafe { (sys::llama_max_devices(), sys::llama_max_tensor_buft_overrides()) };
-        let none = sys::llama_model_tensor_buft_override { pattern: ptr::null(), buft: ptr::null_mut() };
-        Self {
-            split: vec![0.0; devices],
-            overrides: vec![none; overrides + 1],
-            margins: vec![GPU_MARGIN; devices],
-        }
-    }
-
-    /// As many layers on the GPU as fit, the rest on the CPU.
-    fn fit(
-        &mut self,
-        file: &CStr,
-        params: &mut sys::llama_model_params,
-        context: &mut sys::llama_context_params,
-    ) -> Result<()> {
-        log::forget();
-        // SAFETY: all buffers are as long as llama.cpp's own limits ask, and outlive `params`.
-        let status = unsafe {
-            sys::llama_rs_fit_params(
-                file.as_ptr(),
-                params,
-                context,
-                self.split.as_mut_ptr(),
-                self.overrides.as_mut_ptr(),
-                self.margins.as_mut_ptr(),
-                context.n_ctx,
-                ptr::null(),
-                sys::GGML_LOG_LEVEL_ERROR,
-            )
-        };
-        // The call replaces the log callback for its own time.
-        log::install();
-        match status {
-            0 => {
-                params.tensor_split = self.split.as_ptr();
-                params.tensor_buft_overrides = self.overrides.as_ptr();
-                Ok(())
-            }
-            1 => {
-                Err(Error::new(Kind::TooBig, format!("the model does not fit at context {}", context.n_ctx))
-                    .hint("try a smaller `--ctx`, `--kv q8_0`, or `--gpu-layers 0`"))
-            }
-            _ => Err(failure("cannot plan where the model goes")),
-        }
-    }
-}
-
-/// The devices asked for, null-terminated as llama.cpp wants them, or `None` for its own choice.
-fn chosen_devices(plan: &LoadPlan) -> Result<Option<Vec<sys::ggml_backend_dev_t>>> {
-    let Some(wanted) = plan.device.as_deref() else { return Ok(None) };
-    let all = devices();
-    let found: Vec<&Device> = all.iter().filter(|d| d.is_called(wanted)).collect();
-    if found.is_empty() {
-        let names: Vec<String> = all.iter().map(|d| format!("`{}`", d.name.to_ascii_lowercase())).collect();
-        let error = Error::failed(format!("no device `{wanted}`; this build sees {}", names.join(", ")));
-        return Err(error.hint("`infer --version -v` lists backends and devices"));
-    }
-    // SAFETY: the indices come from the same list.
-    let get = |d: &&Device| unsafe { sys::ggml_backend_dev_get(d.index) };
-    let mut list: Vec<_> = found.iter().filter(|d| d.kind != DeviceKind::Cpu).map(get).collect();
-    list.push(ptr::null_mut());
-    Ok(Some(list))
 }
 
 fn context_params(plan: &LoadPlan) -> sys::llama_context_params {
@@ -580,23 +406,6 @@ unsafe extern "C" fn on_progress(share: f32, report: *mut c_void) -> bool {
 unsafe extern "C" fn on_abort(brake: *mut c_void) -> bool {
     // SAFETY: `Weights::open` passes the brake that `Llama` keeps alive.
     unsafe { &*brake.cast::<AtomicBool>() }.load(Ordering::Relaxed)
-}
-
-/// An error with the last lines that llama.cpp logged as errors: the cause stands only there.
-fn failure(what: &str) -> Error {
-    match log::last_error() {
-        Some(cause) => Error::failed(format!("{what}: {cause}")),
-        None => Error::failed(what.to_owned()),
-    }
-}
-
-/// A C string as text, empty for null.
-unsafe fn text<'a>(string: *const std::ffi::c_char) -> std::borrow::Cow<'a, str> {
-    if string.is_null() {
-        return "".into();
-    }
-    // SAFETY: the caller gives a null-terminated string that lives as long as it uses the result.
-    unsafe { CStr::from_ptr(string) }.to_string_lossy()
 }
 
 #[cfg(test)]
@@ -744,14 +553,5 @@ mod tests {
         let error =
             Weights::load(Path::new(DEMO), &nowhere, &mut |_| ControlFlow::Continue(())).err().unwrap();
         assert_eq!(error.message, "no device `cuda7`; this build sees `cpu`");
-    }
-
-    #[test]
-    fn the_most_likely_token_is_the_lowest_of_equals() {
-        for (logits, expected) in
-            [(&[0.0, 2.0, 2.0][..], 1), (&[-1.0, -3.0], 0), (&[f32::NEG_INFINITY, -5.0], 1)]
-        {
-            assert_eq!(argmax(logits), expected);
-        }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use llama_cpp_sys_2 as sys;
 
+use crate::error::Error;
+
 /// Takes each line of the log as it comes.
 pub(crate) type Sink = Box<dyn Fn(&str) + Send>;
 
@@ -64,8 +66,16 @@ pub(super) fn forget() {
     lock().errors.clear();
 }
 
+/// An error with the last lines that llama.cpp logged as errors: the cause stands only there.
+pub(super) fn failure(what: &str) -> Error {
+    match last_error() {
+        Some(cause) => Error::failed(format!("{what}: {cause}")),
+        None => Error::failed(what.to_owned()),
+    }
+}
+
 /// The first error since [`forget`], which is the cause, in one line without the function's name.
-pub(super) fn last_error() -> Option<String> {
+fn last_error() -> Option<String> {
     lock().errors.first().map(|line| cause(line))
 }
 

@@ -4,6 +4,8 @@ use crate::error::Result;
 
 pub(crate) mod llama;
 pub(crate) mod log;
+pub(crate) mod placement;
+mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
