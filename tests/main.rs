@@ -2,4 +2,5 @@
 
 mod floors;
 mod help;
+mod hostile;
 mod support;

@@ -10,6 +10,7 @@ mod diff;
 mod selftest;
 #[cfg(unix)]
 mod terminal;
+pub(crate) mod tiny_gguf;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
