@@ -3,4 +3,5 @@
 mod floors;
 mod help;
 mod hostile;
+mod show;
 mod support;
