@@ -263,6 +263,29 @@ fn a_changed_template_or_vocabulary_works_or_is_refused() {
     for_each(seeds(0..300), &CHAT, |seed| mutate_demo(&bytes, seed), |_, ran| ran.outcome().map(|_| ()));
 }
 
+#[test]
+fn a_template_that_does_not_end_is_refused() {
+    for (template, why) in [
+        (
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
+            "invalid operation: a namespace inside a variable (line 1)",
+        ),
+        (
+            "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+            "invalid operation: a variable has too many levels (line 1)",
+        ),
+        ("{{ (['a' * 99999] * 99999) | join }}", "it does not come to an end"),
+    ] {
+        Infer::new()
+            .args(["run", "m.gguf"])
+            .args(CHAT)
+            .file("m.gguf", Tiny::llama().set("tokenizer.chat_template", text(template)).bytes())
+            .status(1)
+            .stderr(format!("error: cannot render the model's chat template: {why}\n"))
+            .run();
+    }
+}
+
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(wanted) = std::env::var("INFER_SEEDS") else { return usual };
     let (from, to) =
