@@ -96,7 +96,7 @@ impl<'u, E: Engine> Chat<'u, E> {
                 Ok(Next::Edit(text)) => initial = text,
                 Ok(Next::Leave) => return Ok(()),
                 // A person can go on after an error; a script must see it.
-                Err(error) if lines.can_edit() => self.ui.error(&error),
+                Err(error) if lines.can_edit() && !self.session.is_stuck() => self.ui.error(&error),
                 Err(error) => return Err(error),
             }
         }

@@ -124,10 +124,9 @@ fn show(ui: &mut Ui, args: &ShowArgs) -> Result<()> {
                 .hint("`infer run MODEL --raw` continues a text without one")
         })?;
         ui.page(template)
-    } else if args.json {
-        ui.json(&show::json(&header, &path))
     } else {
-        ui.page(&show::text(&header, &path))
+        let header = header.with_parts(&path)?;
+        if args.json { ui.json(&show::json(&header, &path)) } else { ui.page(&show::text(&header, &path)) }
     };
     Ok(())
 }

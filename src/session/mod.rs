@@ -193,6 +193,11 @@ impl<E: Engine> Session<E> {
         outcome
     }
 
+    /// The template did not come to an end and may be running still, so the process should.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.template.as_ref().is_some_and(Template::is_stuck)
+    }
+
     /// Continue a text, without a template.
     pub(crate) fn complete(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
         let tokens = prompt::encode_raw(&self.engine, text)?;

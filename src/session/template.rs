@@ -1,24 +1,30 @@
 //! A conversation and the model's own Jinja template to the text of a prompt.
 //!
-//! The template comes out of a file from the net, so it is foreign code: how long it may run and how much it may
-//! write is bounded. It was written for Python's jinja2 as Hugging Face's transformers set it up; `tests/templates`
+//! The template comes out of a file from the net, so it is foreign code: how long it may run, how much it may write
+//! and how deep its values may nest is bounded, and it runs on a thread of its own that is not waited for beyond
+//! [`PATIENCE`]. It was written for Python's jinja2 as Hugging Face's transformers set it up; `tests/templates`
 //! holds the check against that.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use jiff::civil::DateTime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
-use minijinja::{AutoEscape, Environment, ErrorKind};
+use minijinja::{AutoEscape, Environment, ErrorKind, State};
 use serde::{Deserialize, Serialize};
 
 use super::text::Tags;
 use crate::error::{Error, Result};
 
 mod python;
+mod source;
 
 /// What foreign code makes, or why it doesn't.
 type Outcome<T> = std::result::Result<T, minijinja::Error>;
@@ -68,6 +74,18 @@ const FUEL: u64 = 10_000_000;
 
 /// The longest prompt, in bytes.
 const LONGEST: usize = 32 << 20;
+
+/// Fuel is not asked for all work: a single operation on a list that holds one text many times is free. Templates
+/// take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What is assigned has few levels; recursion that passes values on without an assignment comes to some 35,000 before
+/// it reaches minijinja's own limits, at up to 840 bytes of stack each; so do the 64 KiB of a source, whose operators
+/// the compiler follows by recursion. Untouched stack costs no memory.
+const STACK: usize = 128 << 20;
+
+/// The filter that [`source::prepare`] puts behind each assigned value.
+const KEPT: &str = "kept";
 
 /// Formats that models without a template of their own were trained on, by the names llama.cpp has for them.
 const BUILTIN: &[(&str, &str)] = &[
@@ -121,15 +139,29 @@ pub(crate) struct Template {
     bos: String,
     eos: String,
     env: Environment<'static>,
+    /// A rendering has run out of time, and its thread may be running still.
+    stuck: AtomicBool,
 }
 
 impl Template {
     /// `bos` and `eos` are the texts of those tokens, empty where the model has none.
     pub(crate) fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
-        let mut env = environment();
-        env.add_template_owned("chat", without_generation(source))
+        let text = source.to_owned();
+        let compile = move || {
+            let mut env = environment();
+            env.add_template_owned("chat", source::prepare(&text)?)?;
+            Ok(env)
+        };
+        let env = on_a_thread(compile)
+            .unwrap_or_else(|| Err(ErrorKind::OutOfFuel.into()))
             .map_err(|err| Error::failed(format!("cannot read the model's chat template: {}", told(&err))))?;
-        Ok(Self { source: source.into(), bos: bos.into(), eos: eos.into(), env })
+        Ok(Self {
+            source: source.into(),
+            bos: bos.into(),
+            eos: eos.into(),
+            env,
+            stuck: AtomicBool::new(false),
+        })
     }
 
     /// The source of a template that comes with the program.
@@ -153,6 +185,16 @@ impl Template {
 
     /// The prompt that asks for the answer to `messages`.
     pub(crate) fn render(&self, messages: &[Message], think: Think, now: DateTime) -> Result<Rendered> {
+        let rendered = self.render_or_fold(messages, think, now);
+        if self.is_stuck() { Err(explain(&ErrorKind::OutOfFuel.into())) } else { rendered }
+    }
+
+    /// A rendering did not come to an end: it may go on taking time and memory until the process ends.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    fn render_or_fold(&self, messages: &[Message], think: Think, now: DateTime) -> Result<Rendered> {
         match self.attempt(messages, think, now) {
             Ok(text) if !self.drops_system(&text, messages, think, now) => {
                 return Ok(Rendered { text, folded_system: false });
@@ -178,10 +220,17 @@ impl Template {
             context.insert("enable_thinking", (think == Think::On).into());
             context.insert("thinking", (think == Think::On).into());
         }
-        let mut out = Bounded(Vec::new());
-        self.env.get_template("chat")?.render_captured_to(context, &mut out)?;
-        String::from_utf8(out.0)
-            .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, "output is not UTF-8"))
+        let env = self.env.clone();
+        let work = move || {
+            let mut out = Bounded(Vec::new());
+            env.get_template("chat")?.render_captured_to(context, &mut out)?;
+            String::from_utf8(out.0)
+                .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, "output is not UTF-8"))
+        };
+        on_a_thread(work).unwrap_or_else(|| {
+            self.stuck.store(true, Ordering::Relaxed);
+            Err(ErrorKind::OutOfFuel.into())
+        })
     }
 
     /// Does the template leave out what a system message says? Text that isn't found may have been reshaped, so
@@ -205,6 +254,24 @@ impl fmt::Debug for Template {
     }
 }
 
+/// Runs foreign code where there is stack enough for it; `None` if it takes too long.
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Option<Outcome<T>> {
+    let failed = |what: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, what));
+    let (sender, receiver) = mpsc::channel();
+    let run = move || {
+        // Who does not wait any longer needs no answer.
+        let _ = sender.send(work());
+    };
+    if let Err(err) = thread::Builder::new().name("template".into()).stack_size(STACK).spawn(run) {
+        return Some(failed(format!("no thread for it: {err}")));
+    }
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(outcome) => Some(outcome),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(failed("its thread ended".into())),
+    }
+}
+
 fn environment() -> Environment<'static> {
     let mut env = Environment::new();
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
@@ -214,31 +281,25 @@ fn environment() -> Environment<'static> {
     env.set_fuel(Some(FUEL));
     env.set_unknown_method_callback(python::method);
     env.add_function("raise_exception", raise_exception);
+    env.add_filter(KEPT, python::kept);
+    // A chain of these in a recursive loop makes millions of levels without an assignment. No known template has them.
+    for name in ["batch", "chain", "groupby", "slice", "zip"] {
+        env.remove_filter(name);
+    }
+    let join = Value::from_function(minijinja::filters::join);
+    env.add_filter(
+        "join",
+        move |state: &mut State,
+              list: &Value,
+              joiner: Option<Value>,
+              attribute: Option<Value>,
+              kwargs: Kwargs| {
+            let list = python::joinable(state, list)?;
+            join.call(state, &[list, joiner.into(), attribute.into(), kwargs.into()])
+        },
+    );
     env.add_filter("tojson", |value: &Value, options: Kwargs| python::tojson(value, &options));
     env
-}
-
-/// `{% generation %}` marks what the model is trained on; here it means only its contents. Jinja2 gives them a
-/// scope of their own, and so does `{% with %}`.
-fn without_generation(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        rest = tag;
-        let name_at = tag.len() - tag.trim_start_matches(['-', '+']).trim_start().len();
-        for (name, plain) in [("generation", "with"), ("endgeneration", "endwith")] {
-            let Some(after) = tag[name_at..].strip_prefix(name) else { continue };
-            if after.trim_start().trim_start_matches(['-', '+']).starts_with("%}") {
-                out.push_str(&tag[..name_at]);
-                out.push_str(plain);
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 /// Puts the system text before that of the first user turn.
@@ -511,6 +572,18 @@ mod tests {
             "{{ (['a' * 99999] * 9999) | tojson }}",
             "{% set x = 'a' * 9999999 %}{% for i in range(9999) %}{% for i in range(9999) %}{{ x.find('b') }}{% endfor %}{% endfor %}",
             "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+            "{{ (['a' * 99999] * 99999) | join }}",
+            "{{ ''.join(['a' * 99999] * 99999) }}",
+            "{{ ([''] * 99999999999) | join }}",
+            "{% set ns = namespace(x=['a' * 999]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+            "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+            "{% set ns = namespace(x={}) %}{% for i in range(99999) %}{% set ns.x = {'a': ns.x} %}{% endfor %}",
+            "{% for x in [[]] recursive %}{% set x = [[[[[[[[x]]]]]]]] %}{{ loop([x]) }}{% endfor %}",
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
+            "{% set a = namespace() %}{% set b = namespace() %}{% set (a.x, b.x) = (b, a) %}{{ a == b }}",
+            "{% set ns = namespace() %}{% set ns.x = {'a': [(ns,)]} %}{{ ns }}",
+            "{% set ns = namespace() %}{% set other = namespace(a=ns) %}{% set ns.x = other %}{{ ns }}",
+            "{% set x = ['a' * 99999] * 99999 %}",
             "{{ strftime_now('%Q') }}",
             "{{ [1] | tojson(indent=-1) }}",
         ] {
@@ -524,6 +597,75 @@ mod tests {
         assert_eq!(
             failure(long),
             "cannot render the model's chat template: the prompt is longer than 32 MiB"
+        );
+    }
+
+    #[test]
+    fn a_template_that_takes_too_long_is_left_alone() {
+        let nested = "{% with x = [x, x, x, x] %}".repeat(99) + &"{% endwith %}".repeat(99);
+        let source = format!(
+            "{{% set x = [1] %}}{}",
+            nested.replacen("{% endwith %}", "{{ x == [] ~ x }}{% endwith %}", 1)
+        );
+        let template = Template::new(&source, "", "").unwrap();
+        for _ in 0..2 {
+            let err = template.render(&chat(&[(Role::User, "hi")]), Think::Auto, NOW).unwrap_err();
+            assert_eq!(err.message, "cannot render the model's chat template: it does not come to an end");
+            assert!(template.is_stuck());
+        }
+    }
+
+    /// No assignment sees what a recursive loop hands on: nearly the most levels that minijinja takes, in a value that
+    /// is written, compared, hashed and freed.
+    #[test]
+    fn the_stack_is_large_enough_for_the_deepest_value() {
+        let nest = |name: &str| format!("{}{name}{}", "{'a': ".repeat(60), "}".repeat(60));
+        for (end, wanted) in
+            [("(x ~ '') | length > 99999", "True"), ("x == y", "False"), ("{x: 1} | length", "1")]
+        {
+            let source = format!(
+                "{{% for x, y in [(1, 2)] recursive %}}\
+                 {{{{ loop([({}, {})]) if loop.depth < 450 else ({end}) }}}}{{% endfor %}}",
+                nest("x"),
+                nest("y")
+            );
+            assert_eq!(text(&source), wanted, "{end}");
+        }
+    }
+
+    #[test]
+    fn honest_assignments_pass() {
+        for (source, out) in [
+            (
+                "{% set ns = namespace(x=[]) %}{% for i in range(3) %}{% set ns.x = ns.x + [i] %}{% endfor %}{{ ns.x }}",
+                "[0, 1, 2]",
+            ),
+            ("{% set ns = namespace(a=1) %}{% set other = ns %}{% set other.a = 2 %}{{ ns.a }}", "2"),
+            ("{% set a, b = 1, 'x' if true else 'y' %}{{ a }}{{ b }}", "1x"),
+            ("{% set x = nothing %}{{ x is defined }}{% set x = none %}{{ x is none }}", "FalseTrue"),
+            ("{% macro m(a) %}<{{ a }}>{% endmacro %}{% set f = m %}{{ f(1) }}", "<1>"),
+            (
+                "{{ ['a', 1, none] | join(', ') }}{{ 'bc' | join('-') }}{{ [{'a': 1}] | join(attribute='a') }}",
+                "a, 1, Noneb-c1",
+            ),
+        ] {
+            assert_eq!(text(source), out, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_nests_without_end_is_compiled_or_refused() {
+        for (begin, more, end) in
+            [("{{ x", "[0]", "}}"), ("{{ x", "|e", "}}"), ("{{ ", "-", "x }}"), ("{{ x", "~x", "}}")]
+        {
+            let source = format!("{begin}{}{end}", more.repeat(60_000 / more.len()));
+            let err = Template::new(&source, "", "").err();
+            assert!(err.is_none_or(|err| err.message.starts_with("cannot read the model's")), "{more}");
+        }
+        let err = Template::new(&"a".repeat(70_000), "", "").unwrap_err();
+        assert_eq!(
+            err.message,
+            "cannot read the model's chat template: syntax error: it is longer than 64 KiB"
         );
     }
 

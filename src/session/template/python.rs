@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use jiff::civil::DateTime;
-use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::value::{DynObject, Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::{LONGEST, Outcome};
 
-/// The deepest value that `tojson` writes.
+/// The deepest value that `tojson` writes and that a variable keeps.
 const DEEPEST: usize = 100;
 
 /// The widest field of `format()`.
@@ -23,7 +23,72 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
         let longest: usize = args.iter().map(|arg| arg.to_string().len()).sum();
         state.consume_fuel((fields(text)? * (longest + WIDEST)) as u64 / 64)?;
     }
+    if let ("join", [list]) = (name, args) {
+        let list = joinable(state, list)?;
+        return unknown_method_callback(state, value, name, &[list]);
+    }
     unknown_method_callback(state, value, name, args)
+}
+
+/// The items of a list that is to be joined, if that makes a text of reasonable length.
+pub(super) fn joinable(state: &State, list: &Value) -> Outcome<Value> {
+    if list.as_object().is_none() {
+        return Ok(list.clone());
+    }
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for item in list.try_iter()? {
+        state.consume_fuel(1)?;
+        bytes += item.as_str().map_or(0, str::len);
+        if bytes > LONGEST {
+            return Err(Error::from(ErrorKind::OutOfFuel));
+        }
+        items.push(item);
+    }
+    Ok(items.into())
+}
+
+/// A value that a variable may keep: it has few levels, a reasonable size when it is written out, and no namespace
+/// inside, which could lead back to itself.
+pub(super) fn kept(state: &State, value: Value, into_namespace: bool) -> Outcome<Value> {
+    match value.as_object() {
+        Some(object) if !into_namespace && is_namespace(object) => weigh_items(state, &value, 0, &mut 0)?,
+        _ => weigh(state, &value, 0, &mut 0)?,
+    }
+    Ok(value)
+}
+
+fn weigh(state: &State, value: &Value, depth: usize, bytes: &mut usize) -> Outcome<()> {
+    let refuse = |what: &str| Err(Error::new(ErrorKind::InvalidOperation, what.to_owned()));
+    *bytes += value.as_str().map_or(1, str::len);
+    if *bytes > LONGEST {
+        return refuse("a variable is larger than 32 MiB");
+    }
+    match value.as_object() {
+        Some(object) if is_namespace(object) => refuse("a namespace inside a variable"),
+        Some(_) if depth == DEEPEST => refuse("a variable has too many levels"),
+        Some(_) => weigh_items(state, value, depth + 1, bytes),
+        None => Ok(()),
+    }
+}
+
+fn weigh_items(state: &State, value: &Value, depth: usize, bytes: &mut usize) -> Outcome<()> {
+    let is_map = value.kind() == ValueKind::Map;
+    if !is_map && !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return Ok(());
+    }
+    for item in value.try_iter()? {
+        state.consume_fuel(1)?;
+        weigh(state, &item, depth, bytes)?;
+        if is_map {
+            weigh(state, &value.get_item(&item)?, depth, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The type is private to minijinja.
+fn is_namespace(object: &DynObject) -> bool {
+    object.type_name().ends_with("::Namespace")
 }
 
 /// The number of fields in a format string, none of them wider than [`WIDEST`].
