@@ -6,3 +6,4 @@ mod help;
 mod real;
 mod run;
 mod support;
+mod terminal;

@@ -174,7 +174,12 @@ impl Lines for Typed {
         match ui.edit_while(|| self.editor.readline_with_initial(prompt, (initial, ""))) {
             Ok(line) => Ok(Input::Message(line)),
             Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
-            Err(ReadlineError::Eof) => Ok(Input::End),
+            Err(ReadlineError::Eof) => {
+                if self.dumb {
+                    ui.ask("\n");
+                }
+                Ok(Input::End)
+            }
             Err(e) => Err(Error::failed(format!("cannot read from the terminal: {e}"))),
         }
     }

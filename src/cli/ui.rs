@@ -8,9 +8,6 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use self::ctrl_c::{CtrlC, Meaning};
 use super::args::VolumeArgs;
@@ -18,10 +15,10 @@ use crate::engine::leave::leave;
 use crate::error::{Error, Kind, Result};
 use crate::human::{Escaped, is_harmful};
 
+mod bar;
 mod ctrl_c;
 
-/// A bar appears when the work has taken this long.
-const BAR_DELAY: Duration = Duration::from_millis(250);
+pub(crate) use bar::Bar;
 
 /// Which streams are a terminal.
 #[derive(Clone, Copy)]
@@ -274,13 +271,8 @@ impl Ui {
 
     /// A bar over `total` steps, on a terminal and when the work lasts. Not between the lines of `--verbose`.
     pub(crate) fn progress(&self, label: &str, total: u64) -> Bar {
-        Bar {
-            shown: None,
-            wanted: self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose,
-            label: label.to_owned(),
-            total,
-            started: Instant::now(),
-        }
+        let wanted = self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose;
+        Bar::new(label, total, wanted)
     }
 
     // --- Ctrl-C ---
@@ -340,45 +332,6 @@ pub(crate) fn last_words(message: &str) -> ! {
 /// A line of llama.cpp's log, for `--verbose`.
 pub(crate) fn log_line(line: &str) {
     let _ = writeln!(io::stderr(), "llama.cpp: {}", escape(line));
-}
-
-/// Progress on a terminal. Nothing is drawn elsewhere, nor in the first quarter of a second.
-pub(crate) struct Bar {
-    shown: Option<ProgressBar>,
-    wanted: bool,
-    label: String,
-    total: u64,
-    started: Instant,
-}
-
-impl Bar {
-    pub(crate) fn set(&mut self, done: u64) {
-        if self.shown.is_none() && self.wanted && self.started.elapsed() >= BAR_DELAY {
-            let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
-            // The template is a constant; a plain bar is what is left if it were wrong.
-            if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {percent:>3}% {eta}") {
-                bar.set_style(style);
-            }
-            bar.set_message(self.label.clone());
-            self.shown = Some(bar);
-        }
-        if let Some(bar) = &self.shown {
-            bar.set_position(done);
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        if let Some(bar) = self.shown.take() {
-            bar.finish_and_clear();
-        }
-        self.wanted = false;
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.clear();
-    }
 }
 
 /// What could harm a terminal as visible text; line breaks and tabs stay.
