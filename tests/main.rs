@@ -8,3 +8,4 @@ mod real;
 mod run;
 mod show;
 mod support;
+mod terminal;

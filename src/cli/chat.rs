@@ -79,32 +79,34 @@ impl<'u, E: Engine> Chat<'u, E> {
     }
 
     fn run(mut self, lines: &mut dyn Lines) -> Result<()> {
-        let mut initial = String::new();
+        // The last message, while it is being changed.
+        let mut draft: Option<String> = None;
         loop {
-            let line = match lines::message(lines, self.ui, &initial)? {
-                Input::Message(line) => line,
-                Input::Cancelled => String::new(),
+            let input = lines::message(lines, self.ui, draft.as_deref().unwrap_or_default())?;
+            let revises = draft.take().is_some();
+            let next = match input {
+                Input::Message(line) => self.line(&line, revises, lines.can_edit()),
+                Input::Cancelled => Ok(Next::Line),
                 Input::End => return Ok(()),
             };
-            initial.clear();
-            let next = self.line(&line, lines.can_edit());
             if self.ui.is_closed() {
                 return Ok(());
             }
             match next {
                 Ok(Next::Line) => {}
-                Ok(Next::Edit(text)) => initial = text,
+                Ok(Next::Edit(text)) => draft = Some(text),
                 Ok(Next::Leave) => return Ok(()),
                 // A person can go on after an error; a script must see it.
-                Err(error) if lines.can_edit() && !self.session.is_stuck() => self.ui.error(&error),
+                Err(error) if lines.is_person() && !self.session.is_stuck() => self.ui.error(&error),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn line(&mut self, line: &str, can_edit: bool) -> Result<Next> {
+    fn line(&mut self, line: &str, revises: bool, can_edit: bool) -> Result<Next> {
         match commands::parse(line) {
             None if line.trim().is_empty() => Ok(Next::Line),
+            None if revises => self.revise(line).map(|()| Next::Line),
             None => self.say(line).map(|()| Next::Line),
             Some(Ok((command, rest))) => self.command(command, rest, can_edit),
             Some(Err(word)) => {
@@ -118,9 +120,16 @@ impl<'u, E: Engine> Chat<'u, E> {
             Some(file) => format!("{}\n\n{text}", file.trim_end()),
             None => text.to_owned(),
         };
+        let turns = self.session.messages().len();
         self.answer(|session, options, sink| session.say(&message, options, sink))?;
-        self.pending = None;
+        if self.session.messages().len() > turns {
+            self.pending = None;
+        }
         Ok(())
+    }
+
+    fn revise(&mut self, text: &str) -> Result<()> {
+        self.answer(|session, options, sink| session.answer_again(Some(text), options, sink))
     }
 
     fn answer(
@@ -146,8 +155,8 @@ impl<'u, E: Engine> Chat<'u, E> {
                 return Err(Error::new(Kind::Interrupted, ""));
             }
             self.ui.release_brake();
-            let what = if outcome.text.is_empty() { "stopped; the message is not kept" } else { "stopped" };
-            self.ui.status(what);
+            let nothing = outcome.text.is_empty();
+            self.ui.status(if nothing { "stopped; the conversation stays as it was" } else { "stopped" });
         }
         if outcome.finish == Finish::Window {
             let (_, window) = self.session.usage();
@@ -168,6 +177,7 @@ impl<'u, E: Engine> Chat<'u, E> {
             Command::Bye => return Ok(Next::Leave),
             Command::Clear => {
                 self.session.clear();
+                self.pending = None;
                 self.ui.status("the conversation is forgotten");
             }
             Command::Set => self.set(rest)?,
@@ -176,7 +186,9 @@ impl<'u, E: Engine> Chat<'u, E> {
                 self.session.set_system(rest);
                 self.ui.status(if rest.is_empty() { "no system prompt" } else { "the system prompt is set" });
             }
-            Command::Regen => self.answer(Session::regenerate)?,
+            Command::Regen => {
+                self.answer(|session, options, sink| session.answer_again(None, options, sink))?;
+            }
             Command::Undo => self.undo()?,
             Command::Edit => return self.edit(rest, can_edit),
             Command::Save => self.save(rest)?,
@@ -246,16 +258,17 @@ impl<'u, E: Engine> Chat<'u, E> {
         Ok(())
     }
 
-    /// In the editor the old text is offered for changing; from a pipe the new text must come along.
+    /// In the editor the old text is offered for changing; elsewhere the new text must come along. Nothing is taken
+    /// back before there is a new text to answer.
     fn edit(&mut self, text: &str, can_edit: bool) -> Result<Next> {
         if text.is_empty() && !can_edit {
             return Err(Error::usage("`/edit` needs the new text here").hint("`/edit What is 2 + 3?`"));
         }
-        let old = self.session.undo().ok_or_else(|| Error::failed("there is no message to edit"))?;
+        let old = self.session.last_message().ok_or_else(|| Error::failed("there is no message to edit"))?;
         if text.is_empty() {
-            return Ok(Next::Edit(old));
+            return Ok(Next::Edit(old.to_owned()));
         }
-        self.say(text)?;
+        self.revise(text)?;
         Ok(Next::Line)
     }
 
@@ -281,8 +294,20 @@ impl<'u, E: Engine> Chat<'u, E> {
         let path = file_argument("/load", file)?;
         let messages = transcript::from_jsonl(&load::read_text(&path)?)
             .map_err(|e| Error { message: format!("`{file}`: {}", e.message), ..e })?;
-        self.ui.status(&format!("loaded {} from `{file}`", Count(messages.len() as u64, "message")));
+        let loaded = format!("loaded {} from `{file}`", Count(messages.len() as u64, "message"));
+        let system = self.session.system().map(str::to_owned);
         self.session.set_messages(messages);
+        self.ui.status(&loaded);
+        match (system, self.session.system()) {
+            (Some(old), None) => {
+                self.session.set_system(&old);
+                self.ui.status("the system prompt stays; the file has none");
+            }
+            (Some(old), Some(new)) if old != new => {
+                self.ui.note("the system prompt of the file has taken the place of yours");
+            }
+            _ => {}
+        }
         self.own_files.push(path);
         Ok(())
     }

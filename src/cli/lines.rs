@@ -32,6 +32,10 @@ pub(crate) trait Lines {
     fn line(&mut self, ui: &mut Ui, first: bool, initial: &str) -> Result<Input>;
     /// Keep a whole message for the arrow keys and the next run.
     fn remember(&mut self, _message: &str) {}
+    /// Does a person write them? Errors are then something to go on from.
+    fn is_person(&self) -> bool {
+        false
+    }
     /// Can a text be edited before it is sent?
     fn can_edit(&self) -> bool {
         false
@@ -51,7 +55,11 @@ pub(crate) fn message(lines: &mut dyn Lines, ui: &mut Ui, initial: &str) -> Resu
                 }
             }
             // What was typed before the end of the input counts.
-            Input::End if !block.is_empty() => return Ok(Input::Message(block.take())),
+            Input::End if !block.is_empty() => {
+                let message = block.take();
+                lines.remember(&message);
+                return Ok(Input::Message(message));
+            }
             other => return Ok(other),
         }
         initial = "";
@@ -115,9 +123,8 @@ impl Block {
 pub(crate) struct Piped;
 
 impl Lines for Piped {
-    fn line(&mut self, _: &mut Ui, _: bool, _: &str) -> Result<Input> {
-        let line = Ui::read_line().map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
-        Ok(line.map_or(Input::End, Input::Message))
+    fn line(&mut self, ui: &mut Ui, _: bool, _: &str) -> Result<Input> {
+        Ok(ui.read_line()?.map_or(Input::End, Input::Message))
     }
 }
 
@@ -125,6 +132,8 @@ impl Lines for Piped {
 pub(crate) struct Typed {
     editor: Editor<Completion, DefaultHistory>,
     history: Option<PathBuf>,
+    /// The terminal cannot be edited on: rustyline reads whole lines there.
+    dumb: bool,
 }
 
 impl Typed {
@@ -150,17 +159,27 @@ impl Typed {
             // There is none the first time.
             let _ = editor.load_history(path);
         }
-        Ok(Self { editor, history })
+        Ok(Self { editor, history, dumb: ui.is_dumb() })
     }
 }
 
 impl Lines for Typed {
-    fn line(&mut self, _: &mut Ui, first: bool, initial: &str) -> Result<Input> {
-        let prompt = if first { ">>> " } else { "... " };
-        match self.editor.readline_with_initial(prompt, (initial, "")) {
+    fn line(&mut self, ui: &mut Ui, first: bool, initial: &str) -> Result<Input> {
+        let mut prompt = if first { ">>> " } else { "... " };
+        if self.dumb {
+            // rustyline would print it to stdout, whatever that is.
+            ui.ask(prompt);
+            prompt = "";
+        }
+        match ui.edit_while(|| self.editor.readline_with_initial(prompt, (initial, ""))) {
             Ok(line) => Ok(Input::Message(line)),
             Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
-            Err(ReadlineError::Eof) => Ok(Input::End),
+            Err(ReadlineError::Eof) => {
+                if self.dumb {
+                    ui.ask("\n");
+                }
+                Ok(Input::End)
+            }
             Err(e) => Err(Error::failed(format!("cannot read from the terminal: {e}"))),
         }
     }
@@ -173,8 +192,12 @@ impl Lines for Typed {
         }
     }
 
-    fn can_edit(&self) -> bool {
+    fn is_person(&self) -> bool {
         true
+    }
+
+    fn can_edit(&self) -> bool {
+        !self.dumb
     }
 }
 

@@ -13,7 +13,7 @@ use super::ui::Ui;
 use super::{dirs, version};
 use crate::engine::llama::Weights;
 use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan, placement};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Seconds, Thousands};
 use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
@@ -52,6 +52,7 @@ pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bo
 }
 
 fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
+    ui.stop_with_brake();
     let mut bar = ui.progress("loading", 1000);
     let weights = Weights::load(path, plan, &mut |share| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1000 steps")]
@@ -59,6 +60,9 @@ fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
         if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.clear();
+    if ui.is_interrupted() {
+        return Err(Error::new(Kind::Interrupted, "interrupted while loading"));
+    }
     weights
 }
 

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::model;
 use crate::model::gguf::Header;
 use args::{Cli, Command, ShowArgs, VolumeArgs};
@@ -63,10 +63,12 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
 
 fn finish(ui: &mut Ui, result: Result<()>, json: bool) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // An interruption has been seen by the person who caused it; the answer so far is out.
-    if json {
+    ui.clear_echo();
+    // An interruption has been seen by the person who caused it. Without a message, the answer so far is out.
+    let is_said = error.kind == Kind::Interrupted && (!json || error.message.is_empty());
+    if !is_said && json && !ui.is_closed() {
         report_json(ui, &error);
-    } else if error.kind != crate::error::Kind::Interrupted {
+    } else if !is_said {
         ui.error(&error);
     }
     ExitCode::from(error.kind.exit_code())

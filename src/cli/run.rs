@@ -91,6 +91,7 @@ fn answer<E: Engine>(
     } else {
         session.say(prompt, options, &mut sink)
     };
+    drop(screen);
     if shows_text {
         // A reader that is gone needs no newline.
         let _ = ui.end_answer();

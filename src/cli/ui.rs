@@ -7,17 +7,18 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
+use self::ctrl_c::{CtrlC, Meaning};
 use super::args::VolumeArgs;
-use crate::error::{Error, Result};
+use crate::engine::leave::leave;
+use crate::error::{Error, Kind, Result};
 use crate::human::{Escaped, is_harmful};
 
-/// A bar appears when the work has taken this long.
-const BAR_DELAY: Duration = Duration::from_millis(250);
+mod bar;
+mod ctrl_c;
+
+pub(crate) use bar::Bar;
 
 /// Which streams are a terminal.
 #[derive(Clone, Copy)]
@@ -27,42 +28,60 @@ struct Terminals {
     stderr: bool,
 }
 
+/// What the terminal can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// It cannot move its cursor: lines of text, no bars and no line editor.
+    Dumb,
+    Plain,
+    Coloured,
+}
+
+impl Style {
+    fn from_env() -> Self {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        // The names on which rustyline refuses to edit.
+        if set("TERM").is_some_and(|term| ["dumb", "cons25", "emacs"].iter().any(|name| term == *name)) {
+            return Self::Dumb;
+        }
+        if set("NO_COLOR").is_some() { Self::Plain } else { Self::Coloured }
+    }
+}
+
 pub(crate) struct Ui {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
     terminals: Terminals,
     volume: VolumeArgs,
-    colour: bool,
-    /// The last byte said, to end the answer in one newline.
-    last: Option<u8>,
+    style: Style,
+    /// What was said has not ended its last line.
+    open_line: bool,
     /// A thought is being shown and its line is open.
     in_thought: bool,
     closed: Option<io::ErrorKind>,
-    interrupted: Arc<AtomicBool>,
+    ctrl_c: Arc<CtrlC>,
 }
 
 impl Ui {
-    /// The process's own streams. Takes Ctrl-C over: once sets the brake, a second time leaves at once.
+    /// The process's own streams. Takes Ctrl-C over: it leaves at once until [`Ui::stop_with_brake`].
     pub(crate) fn new(volume: VolumeArgs) -> Self {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        listen_to_ctrl_c(&interrupted);
         let terminals = Terminals {
             stdin: io::stdin().is_terminal(),
             stdout: io::stdout().is_terminal(),
             stderr: io::stderr().is_terminal(),
         };
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        let ctrl_c = Arc::new(CtrlC::default());
+        ctrl_c::listen(Arc::clone(&ctrl_c), terminals.stderr);
         Self {
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
             terminals,
             volume,
-            colour: terminals.stderr && !no_colour,
-            last: None,
+            style: Style::from_env(),
+            open_line: false,
             in_thought: false,
             closed: None,
-            interrupted,
+            ctrl_c,
         }
     }
 
@@ -74,6 +93,15 @@ impl Ui {
     /// Is there input in a pipe or a file?
     pub(crate) fn has_piped_input(&self) -> bool {
         !self.terminals.stdin
+    }
+
+    /// Is the terminal one that shows lines and can do no more?
+    pub(crate) fn is_dumb(&self) -> bool {
+        self.style == Style::Dumb
+    }
+
+    fn is_coloured(&self) -> bool {
+        self.terminals.stderr && self.style == Style::Coloured
     }
 
     pub(crate) fn is_verbose(&self) -> bool {
@@ -93,9 +121,10 @@ impl Ui {
     }
 
     /// One line of piped stdin, without its end; `None` at the end of the input.
-    pub(crate) fn read_line() -> io::Result<Option<String>> {
+    pub(crate) fn read_line(&self) -> Result<Option<String>> {
         let mut line = String::new();
-        let read = io::stdin().read_line(&mut line)?;
+        let read = self.leave_while(|| io::stdin().read_line(&mut line))?;
+        let read = read.map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
         let text = line.strip_suffix('\n').unwrap_or(&line);
         Ok((read > 0).then(|| text.strip_suffix('\r').unwrap_or(text).to_owned()))
     }
@@ -106,17 +135,20 @@ impl Ui {
     pub(crate) fn say(&mut self, text: &str) -> ControlFlow<()> {
         self.end_thought();
         let shown = if self.terminals.stdout { escape(text) } else { Cow::Borrowed(text) };
-        self.last = shown.as_bytes().last().copied().or(self.last);
+        if let Some(last) = shown.as_bytes().last() {
+            self.open_line = *last != b'\n';
+        }
         self.product(shown.as_bytes())
     }
 
     /// The answer is over: it ends in one newline, if there was any text.
     pub(crate) fn end_answer(&mut self) -> ControlFlow<()> {
         self.end_thought();
-        match self.last.take() {
-            None | Some(b'\n') => ControlFlow::Continue(()),
-            Some(_) => self.product(b"\n"),
+        if std::mem::take(&mut self.open_line) {
+            return self.product(b"\n");
         }
+        self.clear_echo();
+        ControlFlow::Continue(())
     }
 
     /// Text that is asked for and complete, such as a table.
@@ -127,6 +159,7 @@ impl Ui {
 
     /// One line of JSON.
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> ControlFlow<()> {
+        self.clear_echo();
         self.product(format!("{value}\n").as_bytes())
     }
 
@@ -177,8 +210,11 @@ impl Ui {
         if !self.shows_thoughts() {
             return;
         }
-        let (on, off) = if self.colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
-        self.in_thought = true;
+        if !self.in_thought {
+            self.break_line();
+            self.in_thought = true;
+        }
+        let (on, off) = if self.is_coloured() { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         self.stderr(&format!("{on}{}{off}", escape(text)));
     }
 
@@ -191,16 +227,24 @@ impl Ui {
     /// A note in the middle of an answer begins on a line of its own, where both meet on one screen.
     fn break_line(&mut self) {
         self.end_thought();
-        let open = self.last.is_some_and(|byte| byte != b'\n');
-        if open && self.terminals.stdout && self.terminals.stderr {
+        if self.open_line && self.terminals.stdout && self.terminals.stderr {
+            self.open_line = false;
             self.stderr("\n");
+        }
+    }
+
+    /// A terminal shows Ctrl-C as `^C` where the cursor is. On a line of its own it is taken away again.
+    pub(crate) fn clear_echo(&mut self) {
+        if self.is_interrupted() && self.terminals.stdin && self.terminals.stderr {
+            self.stderr(if self.is_dumb() { "\n" } else { "\r\x1b[K" });
         }
     }
 
     /// The error and its hint, in two lines.
     pub(crate) fn error(&mut self, error: &Error) {
         self.break_line();
-        let (red, cyan, off) = if self.colour { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+        let (red, cyan, off) =
+            if self.is_coloured() { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
         self.line_styled("error: ", red, off, &error.message);
         if let Some(hint) = &error.hint {
             self.line_styled("hint: ", cyan, off, hint);
@@ -220,98 +264,74 @@ impl Ui {
         let _ = self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush());
     }
 
-    /// A bar over `total` steps, on a terminal and when the work lasts.
+    /// The prompt of a terminal that has no line editor.
+    pub(crate) fn ask(&mut self, prompt: &str) {
+        self.stderr(prompt);
+    }
+
+    /// A bar over `total` steps, on a terminal and when the work lasts. Not between the lines of `--verbose`.
     pub(crate) fn progress(&self, label: &str, total: u64) -> Bar {
-        Bar {
-            shown: None,
-            wanted: self.terminals.stderr && !self.volume.quiet,
-            label: label.to_owned(),
-            total,
-            started: Instant::now(),
-        }
+        let wanted = self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose;
+        Bar::new(label, total, wanted)
     }
 
     // --- Ctrl-C ---
 
+    /// From now on work asks for the brake: Ctrl-C sets it, and leaves only when it is set already.
+    pub(crate) fn stop_with_brake(&self) {
+        self.ctrl_c.mean(Meaning::Brake);
+    }
+
     /// Set while a person wants the work to stop.
     pub(crate) fn brake(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.interrupted)
+        self.ctrl_c.brake()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.ctrl_c.is_pressed()
     }
 
     /// The interruption has been answered; work may start again.
     pub(crate) fn release_brake(&self) {
-        self.interrupted.store(false, Ordering::Relaxed);
+        self.ctrl_c.release();
+    }
+
+    /// Wait for something that cannot be stopped but by leaving.
+    fn leave_while<T>(&self, wait: impl FnOnce() -> T) -> Result<T> {
+        self.ctrl_c.mean(Meaning::Leave);
+        // One that came just before has set the brake, and nobody would look at it while this waits.
+        if self.is_interrupted() {
+            return Err(Error::new(Kind::Interrupted, ""));
+        }
+        let answer = wait();
+        self.stop_with_brake();
+        Ok(answer)
+    }
+
+    /// Let a person edit a line.
+    pub(crate) fn edit_while<T>(&self, edit: impl FnOnce() -> T) -> T {
+        self.ctrl_c.mean(Meaning::Nothing);
+        let line = edit();
+        // What was meant for an answer that ended by itself must not stop the next one.
+        self.release_brake();
+        self.stop_with_brake();
+        line
     }
 }
 
-#[expect(clippy::exit, reason = "the second Ctrl-C leaves whatever the program is doing")]
-fn listen_to_ctrl_c(flag: &Arc<AtomicBool>) {
-    let flag = Arc::clone(flag);
-    // It fails only when there is a handler already, which is then this one.
-    let _ = ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-}
-
 /// The last words when llama.cpp gives up in the middle of a call; nothing can be unwound there.
-#[expect(clippy::exit, reason = "the alternative is the abort that follows")]
 pub(crate) fn last_words(message: &str) -> ! {
     let line = message.lines().next().unwrap_or_default();
     let place = line.rsplit_once('/').map_or(line, |(_, file)| file);
     let _ = writeln!(io::stderr(), "error: llama.cpp gave up: {}", escape(place));
     let _ =
         writeln!(io::stderr(), "hint: the model file may be damaged; `infer show MODEL` reads its header");
-    std::process::exit(1)
+    leave(1)
 }
 
 /// A line of llama.cpp's log, for `--verbose`.
 pub(crate) fn log_line(line: &str) {
     let _ = writeln!(io::stderr(), "llama.cpp: {}", escape(line));
-}
-
-/// Progress on a terminal. Nothing is drawn elsewhere, nor in the first quarter of a second.
-pub(crate) struct Bar {
-    shown: Option<ProgressBar>,
-    wanted: bool,
-    label: String,
-    total: u64,
-    started: Instant,
-}
-
-impl Bar {
-    pub(crate) fn set(&mut self, done: u64) {
-        if self.shown.is_none() && self.wanted && self.started.elapsed() >= BAR_DELAY {
-            let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
-            // The template is a constant; a plain bar is what is left if it were wrong.
-            if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {percent:>3}% {eta}") {
-                bar.set_style(style);
-            }
-            bar.set_message(self.label.clone());
-            self.shown = Some(bar);
-        }
-        if let Some(bar) = &self.shown {
-            bar.set_position(done);
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        if let Some(bar) = self.shown.take() {
-            bar.finish_and_clear();
-        }
-        self.wanted = false;
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.clear();
-    }
 }
 
 /// What could harm a terminal as visible text; line breaks and tabs stay.
@@ -364,11 +384,11 @@ pub(crate) mod captured {
                 err: Box::new(err.clone()),
                 terminals: Terminals { stdin: terminal, stdout: terminal, stderr: terminal },
                 volume: VolumeArgs { quiet: false, verbose: false },
-                colour: false,
-                last: None,
+                style: Style::Plain,
+                open_line: false,
                 in_thought: false,
                 closed: None,
-                interrupted: Arc::default(),
+                ctrl_c: Arc::default(),
             };
             (ui, out, err)
         }

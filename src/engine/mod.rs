@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 
+pub(crate) mod leave;
 pub(crate) mod llama;
 pub(crate) mod log;
 pub(crate) mod placement;

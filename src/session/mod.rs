@@ -181,14 +181,25 @@ impl<E: Engine> Session<E> {
         outcome
     }
 
-    /// Answer the last user message once more.
-    pub(crate) fn regenerate(&mut self, options: &Options, sink: &mut Sink) -> Result<Outcome> {
-        let before = self.messages.clone();
-        let text = self.undo().ok_or_else(|| Error::failed("there is no message to answer again"))?;
-        let outcome = self.say(&text, options, sink);
+    /// The last user message.
+    pub(crate) fn last_message(&self) -> Option<&str> {
+        self.messages.iter().rfind(|m| m.role == Role::User).map(|m| m.content.as_str())
+    }
+
+    /// Answer the last user message once more, or `text` in its place. When nothing was generated, the conversation
+    /// stays as it was.
+    pub(crate) fn answer_again(
+        &mut self,
+        text: Option<&str>,
+        options: &Options,
+        sink: &mut Sink,
+    ) -> Result<Outcome> {
+        let before = (self.messages.clone(), self.dropped);
+        let old = self.undo().ok_or_else(|| Error::failed("there is no message to answer again"))?;
+        let outcome = self.say(text.unwrap_or(&old), options, sink);
         let kept = outcome.as_ref().is_ok_and(|o| o.finish != Finish::Interrupted || !o.text.is_empty());
         if !kept {
-            self.messages = before;
+            (self.messages, self.dropped) = before;
         }
         outcome
     }
@@ -324,7 +335,7 @@ mod tests {
         session.engine.cannot_go_back = true;
         say(&mut session, "a", &options()).0.unwrap();
         let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
-        let m = session.regenerate(&options(), &mut quiet).unwrap().metrics;
+        let m = session.answer_again(None, &options(), &mut quiet).unwrap().metrics;
         assert_eq!((m.prompt, m.cached, m.evaluated), (8, 0, 8));
         assert_eq!(shown(&session.engine.cache), "U: a\nA: two");
     }
@@ -334,7 +345,7 @@ mod tests {
         let mut session = session(1000, &["one", "two"]);
         say(&mut session, "a", &options()).0.unwrap();
         let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
-        let outcome = session.regenerate(&options(), &mut quiet).unwrap();
+        let outcome = session.answer_again(None, &options(), &mut quiet).unwrap();
         assert_eq!((outcome.text.as_str(), outcome.metrics.evaluated), ("two", 1));
         assert_eq!(contents(&session), ["a", "two"]);
     }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 #[cfg(unix)]
-pub(crate) use terminal::Terminal;
+pub(crate) use terminal::{Terminal, rows};
 
 /// Longest life of a child, unless the test says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -88,6 +88,8 @@ pub(crate) struct Infer {
     status: i32,
     timeout: Duration,
     interrupt: Option<(Stream, String)>,
+    /// SIGINT when stdin has been taken, which then stays open.
+    interrupt_reading: bool,
     hang_up: Option<usize>,
 }
 
@@ -106,6 +108,7 @@ impl Infer {
             status: 0,
             timeout: TIMEOUT,
             interrupt: None,
+            interrupt_reading: false,
             hang_up: None,
         }
     }
@@ -142,6 +145,11 @@ impl Infer {
     pub(crate) fn home(mut self, home: &Arc<TempDir>) -> Self {
         self.home = Arc::clone(home);
         self
+    }
+
+    /// Where the home is, for what `file` cannot make.
+    pub(crate) fn home_path(&self) -> PathBuf {
+        self.home.path().to_owned()
     }
 
     /// All of stdout; `{home}` stands for the path of the home.
@@ -187,6 +195,23 @@ impl Infer {
         self
     }
 
+    /// Sends SIGINT when stdin has been written, and keeps it open. Give more than a pipe holds: then the child is known
+    /// to be reading.
+    #[cfg(unix)]
+    pub(crate) fn interrupt_reading(mut self) -> Self {
+        self.interrupt_reading = true;
+        self
+    }
+
+    /// Redirects streams of the program as `sh` does: `> out.txt`. Come to the arguments before this.
+    #[cfg(unix)]
+    pub(crate) fn redirect(mut self, how: &str) -> Self {
+        let script = format!("exec \"$0\" \"$@\" {how}");
+        let program = std::mem::replace(&mut self.program, "/bin/sh".into());
+        self.args.splice(0..0, ["-c".into(), script.into(), program.into()]);
+        self
+    }
+
     /// Closes the reading end of stdout once so many bytes have come, as `head -c` does.
     pub(crate) fn hang_up_after(mut self, bytes: usize) -> Self {
         self.hang_up = Some(bytes);
@@ -214,9 +239,20 @@ impl Infer {
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.program.display()));
 
-        if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), self.stdin.clone()) {
-            // A child may end without having read everything; that is its right.
-            thread::spawn(move || pipe.write_all(&bytes));
+        let (written, all_written) = mpsc::channel();
+        // Its result holds the pipe open until the end of this run.
+        let _writer = child.stdin.take().zip(self.stdin.clone()).map(|(mut pipe, bytes)| {
+            let stays_open = self.interrupt_reading;
+            thread::spawn(move || {
+                // A child may end without having read everything; that is its right.
+                let done = pipe.write_all(&bytes).is_ok();
+                // The run may be over.
+                let _ = written.send(done);
+                stays_open.then_some(pipe)
+            })
+        });
+        if self.interrupt_reading && all_written.recv_timeout(self.timeout) == Ok(true) {
+            send_interrupt(&child);
         }
         let (sender, chunks) = mpsc::channel();
         read(child.stdout.take(), Stream::Stdout, self.hang_up, &sender);

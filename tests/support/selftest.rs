@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::terminal::plain;
+use super::terminal::{plain, rows};
 use super::{Infer, Stream, real_model};
 
 /// A builder that runs a script of `sh`.
@@ -111,6 +111,32 @@ fn speaks_to_a_terminal() {
     terminal.send("\x03");
     let ran = terminal.finish();
     assert!(ran.stdout.ends_with("caught\r\n"), "{:?}", ran.stdout);
+}
+
+#[test]
+fn interrupts_a_child_that_reads() {
+    let script = "trap 'echo caught; exit 130' INT; while read -r line; do :; done";
+    sh(script).stdin("line\n".repeat(40_000)).interrupt_reading().stdout("caught\n").status(130).run();
+}
+
+#[test]
+fn redirects_as_a_shell_does() {
+    let ran = sh("echo out; echo err >&2").redirect("> out.txt").stderr("err\n").run();
+    sh("cat out.txt").home(&ran.home).stdout("out\n").run();
+}
+
+#[test]
+fn rows_are_what_is_left_of_a_terminal() {
+    let long = "x".repeat(81);
+    for (raw, expected) in [
+        ("a\r\nb\r\n", &["a", "b", ""][..]),
+        ("bar 10%\r\u{1b}[2Kdone", &["done"]),
+        ("one\r\ntwo\r\u{1b}[1A\u{1b}[Jnew", &["new"]),
+        ("abc\u{1b}[1m\u{8}\u{1b}[2Dx\u{1b}[C!", &["xb!"]),
+        (&long, &[&long[1..], "x"]),
+    ] {
+        assert_eq!(rows(raw), expected, "{raw:?}");
+    }
 }
 
 #[test]

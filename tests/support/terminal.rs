@@ -1,11 +1,14 @@
 //! The program in a pseudo-terminal: what a person sees and types.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use tempfile::TempDir;
 
 use super::{Infer, Ran, describe};
 
@@ -13,11 +16,13 @@ use super::{Infer, Ran, describe};
 pub(crate) struct Terminal {
     what: Infer,
     child: Box<dyn Child + Send + Sync>,
-    // Kept because the terminal hangs up when it goes.
-    _master: Box<dyn MasterPty + Send>,
+    // The terminal hangs up when it goes.
+    master: Box<dyn MasterPty + Send>,
     keyboard: Box<dyn Write + Send>,
     chunks: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
+    /// Keys typed again and again until the end.
+    insists: Option<String>,
     /// How much of `screen()` earlier waits have used up.
     seen: usize,
     deadline: Instant,
@@ -49,7 +54,17 @@ impl Terminal {
             }
         });
         let deadline = Instant::now() + what.timeout;
-        Self { what, child, _master: pair.master, keyboard, chunks, bytes: Vec::new(), seen: 0, deadline }
+        Self {
+            what,
+            child,
+            master: pair.master,
+            keyboard,
+            chunks,
+            bytes: Vec::new(),
+            insists: None,
+            seen: 0,
+            deadline,
+        }
     }
 
     /// Types as a keyboard sends it: `\r` is the return key, `\t` the tab key, `\x03` Ctrl-C, `\x04` Ctrl-D.
@@ -59,6 +74,18 @@ impl Terminal {
         if let Err(error) = sent {
             self.fail(&format!("{keys:?} cannot be typed: {error}"));
         }
+    }
+
+    /// The home of this run.
+    pub(crate) fn home(&self) -> Arc<TempDir> {
+        Arc::clone(&self.what.home)
+    }
+
+    /// Changes the size of the window.
+    #[track_caller]
+    pub(crate) fn resize(&mut self, cols: u16, rows: u16) {
+        let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).expect("another size");
     }
 
     /// Waits until `text` is on the screen, after what the last wait found; gives what came before it.
@@ -83,13 +110,25 @@ impl Terminal {
         plain(&String::from_utf8_lossy(&self.bytes))
     }
 
+    /// As `finish`, typing `keys` again and again: two signals that come close together can become one.
+    #[track_caller]
+    pub(crate) fn insist(mut self, keys: &str) -> Ran {
+        self.insists = Some(keys.to_owned());
+        self.finish()
+    }
+
     /// Waits for the end and compares the status. `stdout` of the result is the whole screen, raw.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Ran {
         let status = loop {
             match self.chunks.recv_timeout(Duration::from_millis(5)) {
                 Ok(chunk) => self.bytes.extend(chunk),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(keys) = &self.insists {
+                        // The child may just have ended.
+                        let _ = self.keyboard.write_all(keys.as_bytes());
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(Duration::from_millis(5)),
             }
             match self.child.try_wait().expect("the state of the child") {
@@ -130,6 +169,64 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What stands on an endless terminal of 80 columns in the end: letters, and the movements that bars and prompts use.
+pub(crate) fn rows(raw: &str) -> Vec<String> {
+    let mut rows: Vec<Vec<char>> = vec![Vec::new()];
+    let (mut row, mut col) = (0_usize, 0_usize);
+    let mut chars = raw.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' => col = 0,
+            '\n' => row += 1,
+            '\u{8}' => col = col.saturating_sub(1),
+            '\u{1b}' => {
+                if chars.next() != Some('[') {
+                    continue;
+                }
+                let mut number = String::new();
+                let end = chars.by_ref().find(|&c| {
+                    number.push(c);
+                    ('@'..='~').contains(&c)
+                });
+                number.pop();
+                let count = number.parse::<usize>();
+                match end {
+                    Some('A') => row = row.saturating_sub(count.unwrap_or(1)),
+                    Some('B') => row += count.unwrap_or(1),
+                    Some('C') => col += count.unwrap_or(1),
+                    Some('D') => col = col.saturating_sub(count.unwrap_or(1)),
+                    Some('G') => col = count.unwrap_or(1) - 1,
+                    Some('K') if count == Ok(2) => rows[row].clear(),
+                    Some('K') => rows[row].truncate(col),
+                    Some('J') => {
+                        rows[row].truncate(col);
+                        rows.truncate(row + 1);
+                    }
+                    // Colours and modes.
+                    _ => {}
+                }
+            }
+            c => {
+                if col == 80 {
+                    (row, col) = (row + 1, 0);
+                }
+                if row >= rows.len() {
+                    rows.resize(row + 1, Vec::new());
+                }
+                if rows[row].len() <= col {
+                    rows[row].resize(col + 1, ' ');
+                }
+                rows[row][col] = c;
+                col += 1;
+            }
+        }
+        if row >= rows.len() {
+            rows.resize(row + 1, Vec::new());
+        }
+    }
+    rows.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned()).collect()
 }
 
 /// Without escape sequences: CSI (`ESC [ … letter`), OSC (`ESC ] … BEL` or `ESC \`), and `ESC` with one character.
