@@ -26,5 +26,5 @@ mod model;
 mod session;
 
 fn main() -> std::process::ExitCode {
-    cli::run(std::env::args_os().collect())
+    cli::run(&std::env::args_os().collect::<Vec<_>>())
 }

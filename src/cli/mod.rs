@@ -10,6 +10,7 @@ mod run;
 mod screen;
 mod settings;
 mod show;
+mod spin;
 mod ui;
 mod version;
 
@@ -27,7 +28,7 @@ use args::{Cli, Command, ShowArgs, VolumeArgs};
 use ui::Ui;
 
 /// The whole program.
-pub(crate) fn run(argv: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(argv: &[OsString]) -> ExitCode {
     let json = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let parsed = Cli::command()
         .try_get_matches_from(argv)
@@ -36,6 +37,9 @@ pub(crate) fn run(argv: Vec<OsString>) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error, json),
     };
+    if matches!(cli.command, Some(Command::Run(_) | Command::Chat(_))) {
+        spin::shorten(argv);
+    }
     let mut ui = Ui::new(cli.volume);
     crate::engine::log::listen(cli.volume.verbose.then(|| Box::new(ui::log_line) as _), ui::last_words);
     let result = version::check_cpu().and_then(|()| dispatch(&mut ui, cli, &matches));
