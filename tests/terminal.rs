@@ -242,7 +242,8 @@ fn the_second_ctrl_c_leaves_whatever_goes_on() {
     enter(&mut terminal, "/read pipe");
     let _writer = open_pipe(&pipe);
     let ran = terminal.insist("\x03");
-    assert!(ran.stdout.ends_with("^C\r\n"), "{:?}", ran.stdout);
+    // More of them may have come while it left.
+    assert!(ran.stdout.contains("^C\r\n"), "{:?}", ran.stdout);
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn an_interruption_while_loading_is_no_error() {
 
 #[test]
 fn a_reader_that_has_enough_is_no_error() {
-    let enough = |out: &str| !out.is_empty() && COUNTING.starts_with(out.trim_end());
+    let enough = |out: &str| out.starts_with('1') && !out.contains('\n');
     run().args(ENDLESS).arg(COUNT).hang_up_after(1).stdout_is(enough).stderr(BEYOND).run();
     let lines = format!("{COUNT}\nHello!\n");
     chat().args(ENDLESS).stdin(lines).hang_up_after(1).stdout_is(enough).stderr(BEYOND).run();

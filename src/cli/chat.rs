@@ -454,6 +454,32 @@ mod tests {
     }
 
     #[test]
+    fn loading_says_what_becomes_of_the_system_prompt() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("talk.jsonl");
+        let load = format!("/load {}", file.display());
+        let message =
+            |role: &str, content: &str| format!("{{\"role\":\"{role}\",\"content\":\"{content}\"}}\n");
+        let turn = message("user", "Hi") + &message("assistant", "Hello");
+        for (saved, before, said, after) in [
+            (turn.clone(), "/system Mine", "the system prompt stays; the file has none\n", "system: Mine\n"),
+            (message("system", "Its") + &turn, "/clear", "", "system: Its\n"),
+            (
+                message("system", "Its") + &turn,
+                "/system Mine",
+                "the system prompt of the file has taken the place of yours\n",
+                "system: Its\n",
+            ),
+        ] {
+            std::fs::write(&file, saved).unwrap();
+            let (result, _, err) = chat(&[], &[before, &load, "/show"]);
+            result.unwrap();
+            let (_, loaded) = err.split_once(&format!("from `{}`\n", file.display())).unwrap();
+            assert!(loaded.starts_with(&format!("{said}model: ")) && loaded.contains(after), "{err}");
+        }
+    }
+
+    #[test]
     fn a_file_that_was_read_goes_in_front_of_the_next_message_only() {
         let folder = tempfile::tempdir().unwrap();
         let (notes, talk) = (folder.path().join("notes.txt"), folder.path().join("talk.jsonl"));

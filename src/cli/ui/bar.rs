@@ -1,7 +1,8 @@
 //! Progress on a terminal.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
@@ -13,40 +14,42 @@ const DELAY: Duration = Duration::from_millis(250);
 const WIDTH: u16 = 40;
 
 /// Nothing is drawn where it is not wanted, nor in the first quarter of a second.
-pub(crate) struct Bar {
-    shown: Option<ProgressBar>,
-    wanted: bool,
-    label: String,
-    total: u64,
-    started: Instant,
-}
+pub(crate) struct Bar(Option<ProgressBar>);
 
 impl Bar {
     pub(super) fn new(label: &str, total: u64, wanted: bool) -> Self {
-        Self { shown: None, wanted, label: label.to_owned(), total, started: Instant::now() }
+        if !wanted {
+            return Self(None);
+        }
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        // The template is a constant; a plain bar is what is left if it were wrong.
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:20} {percent:>3}%") {
+            bar.set_style(style);
+        }
+        bar.set_message(label.to_owned());
+        let weak = bar.downgrade();
+        // The first step can take seconds, and the delay ends in the middle of it. Without a thread there is no bar.
+        let _ = thread::Builder::new().spawn(move || {
+            thread::sleep(DELAY);
+            if let Some(bar) = weak.upgrade() {
+                bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(Line), 20));
+                // Draws nothing when the bar has just been cleared.
+                bar.tick();
+            }
+        });
+        Self(Some(bar))
     }
 
-    pub(crate) fn set(&mut self, done: u64) {
-        if self.shown.is_none() && self.wanted && self.started.elapsed() >= DELAY {
-            let target = ProgressDrawTarget::term_like_with_hz(Box::new(Line), 20);
-            let bar = ProgressBar::with_draw_target(Some(self.total), target);
-            // The template is a constant; a plain bar is what is left if it were wrong.
-            if let Ok(style) = ProgressStyle::with_template("{msg} {bar:20} {percent:>3}% {eta}") {
-                bar.set_style(style);
-            }
-            bar.set_message(self.label.clone());
-            self.shown = Some(bar);
-        }
-        if let Some(bar) = &self.shown {
+    pub(crate) fn set(&self, done: u64) {
+        if let Some(bar) = &self.0 {
             bar.set_position(done);
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        if let Some(bar) = self.shown.take() {
+        if let Some(bar) = self.0.take() {
             bar.finish_and_clear();
         }
-        self.wanted = false;
     }
 }
 
