@@ -47,7 +47,8 @@ const ALIASES: [(&str, &str); 4] =
 /// The command in a line and what follows it; `Err` holds the unknown word. `None` is a message.
 pub(crate) fn parse(line: &str) -> Option<Result<(Command, &str), &str>> {
     let line = line.trim();
-    if !line.starts_with('/') {
+    // A block of lines is a message, whatever it begins with.
+    if !line.starts_with('/') || line.contains('\n') {
         return None;
     }
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -89,6 +90,7 @@ mod tests {
             ("hello", None),
             ("", None),
             ("/usr/bin is a folder", None),
+            ("/help is a command\nand this is not", None),
             ("/help", Some(Ok((Command::Help, "")))),
             ("  /set temp  0.5 ", Some(Ok((Command::Set, "temp  0.5")))),
             ("/?", Some(Ok((Command::Help, "")))),
