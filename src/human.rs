@@ -136,7 +136,7 @@ impl Display for Escaped<'_> {
 /// Control characters, line separators, byte order marks and the marks that reorder or hide text on a terminal.
 pub(crate) fn is_harmful(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

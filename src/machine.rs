@@ -1,6 +1,7 @@
 //! What this machine gives to this process: cores and memory. Linux tells most; elsewhere less is known.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Threads to compute with: the physical cores among those that affinity and control groups leave to the process,
 /// all of the logical ones where there are only a few.
@@ -37,17 +38,33 @@ fn parse_list(list: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Bytes that can be used without swapping, within the control group's limit. `None` where it can't be told.
+/// Bytes that can be used without swapping, within the limits of the control groups that the process is in. `None`
+/// where it can't be told.
 pub(crate) fn memory_available() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let free = mem_available(&meminfo)?;
-    let group =
-        |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
-    let limit = match (group("memory.max"), group("memory.current")) {
-        (Some(max), Some(current)) => max.saturating_sub(current),
-        _ => u64::MAX,
-    };
-    Some(free.min(limit))
+    let free = mem_available(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).ok();
+    let limits = group_folders(&groups).into_iter().filter_map(|folder| {
+        let (max, current) = (read(&folder, "memory.max")?, read(&folder, "memory.current")?);
+        group_available(&max, &current, &read(&folder, "memory.stat").unwrap_or_default())
+    });
+    Some(limits.fold(free, u64::min))
+}
+
+/// The folder of the process's group of version 2 and those above it, each of which can have a limit.
+fn group_folders(groups: &str) -> Vec<PathBuf> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let root = Path::new("/sys/fs/cgroup");
+    root.join(path).ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
+}
+
+/// What a group may still use: its limit less its use, in which pages of files count that can be dropped at any time,
+/// a model's own among them. `None` without a limit.
+fn group_available(max: &str, current: &str, stat: &str) -> Option<u64> {
+    let max: u64 = max.trim().parse().ok()?;
+    let current: u64 = current.trim().parse().ok()?;
+    let files = stat.lines().find_map(|line| line.strip_prefix("file ")?.trim().parse().ok()).unwrap_or(0);
+    Some(max.saturating_sub(current.saturating_sub(files)))
 }
 
 fn mem_available(meminfo: &str) -> Option<u64> {
@@ -73,6 +90,21 @@ mod tests {
         }
         assert_eq!(mem_available("MemTotal:  9 kB\nMemAvailable:   2048 kB\n"), Some(2_097_152));
         assert_eq!(mem_available("MemTotal: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn a_groups_file_pages_are_free_for_use() {
+        for (max, current, stat, expected) in [
+            ("max\n", "5\n", "", None),
+            ("100\n", "30\n", "", Some(70)),
+            ("100\n", "90\n", "anon 10\nfile 80\nfile_mapped 7\n", Some(90)),
+            ("100\n", "120\n", "file 10\n", Some(0)),
+        ] {
+            assert_eq!(group_available(max, current, stat), expected);
+        }
+        let folders = group_folders("1:cpu:/x\n0::/a/b\n");
+        assert_eq!(folders, ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"].map(PathBuf::from));
+        assert_eq!(group_folders("").len(), 1);
     }
 
     #[test]

@@ -179,7 +179,7 @@ pub(crate) struct ModelArgs {
 pub(crate) struct ContextArgs {
     /// Context, tokens [default: what fits, at most 8192 or the model's own]
     #[arg(help_heading = "Context", short, long, value_name = "N", env = "INFER_CTX",
-        value_parser = clap::value_parser!(u32).range(16..=16_777_216))]
+        value_parser = clap::value_parser!(u32).range(16..=1_073_741_824))]
     pub(crate) ctx: Option<u32>,
 
     /// Type of the KV cache

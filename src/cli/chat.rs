@@ -1,6 +1,6 @@
 //! `infer chat`: a conversation, line by line, from a terminal or a pipe. Only answers go to stdout.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 
@@ -313,6 +313,10 @@ impl<'u, E: Engine> Chat<'u, E> {
     }
 
     fn read(&mut self, file: &str) -> Result<()> {
+        if file.is_empty() && self.pending.take().is_some() {
+            self.ui.status("what was read is forgotten");
+            return Ok(());
+        }
         let path = file_argument("/read", file)?;
         let text = load::read_text(&path)?;
         self.ui.status(&format!(
@@ -337,11 +341,16 @@ impl<'u, E: Engine> Chat<'u, E> {
     }
 }
 
+/// A file as a person types it, or as Tab does: with `\\` before a space, and `~` for the home folder.
 fn file_argument(command: &str, file: &str) -> Result<PathBuf> {
     if file.is_empty() {
         return Err(Error::usage(format!("`{command}` needs a file")).hint(format!("`{command} talk.jsonl`")));
     }
-    Ok(Path::new(file).to_owned())
+    let file = lines::unescape(file);
+    Ok(match file.strip_prefix("~/").zip(dirs::home()) {
+        Some((below, home)) => home.join(below),
+        None => PathBuf::from(file),
+    })
 }
 
 #[cfg(test)]
@@ -480,6 +489,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_named_as_tab_completes_it() {
+        assert_eq!(file_argument("/save", "a\\ b.jsonl").unwrap(), PathBuf::from("a b.jsonl"));
+        let home = dirs::home().expect("a home folder");
+        assert_eq!(file_argument("/save", "~/a.jsonl").unwrap(), home.join("a.jsonl"));
+        assert_eq!(file_argument("/save", "~a").unwrap(), PathBuf::from("~a"));
+    }
+
+    #[test]
     fn a_file_that_was_read_goes_in_front_of_the_next_message_only() {
         let folder = tempfile::tempdir().unwrap();
         let (notes, talk) = (folder.path().join("notes.txt"), folder.path().join("talk.jsonl"));
@@ -488,6 +505,8 @@ mod tests {
         let (result, _, err) = chat(&["a", "b"], &[&read, "sum up", "and now?", &save]);
         result.unwrap();
         assert!(err.starts_with("read 6 bytes; it goes in front of the next message\n"), "{err}");
+        let (_, _, err) = chat(&[], &[&read, "/read"]);
+        assert!(err.ends_with("what was read is forgotten\n"), "{err}");
         let saved = transcript::from_jsonl(&std::fs::read_to_string(&talk).unwrap()).unwrap();
         assert_eq!((saved[0].content.as_str(), saved[2].content.as_str()), ("facts\n\nsum up", "and now?"));
     }

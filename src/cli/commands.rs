@@ -36,7 +36,12 @@ const TABLE: [(Command, &str, &str, &str); 13] = [
     (Command::Edit, "/edit", "[TEXT]", "change the last message and answer it again"),
     (Command::Save, "/save", "FILE", "write the conversation as JSON lines"),
     (Command::Load, "/load", "FILE", "go on with a conversation that was saved"),
-    (Command::Read, "/read", "FILE", "put a text file in front of the next message"),
+    (
+        Command::Read,
+        "/read",
+        "FILE",
+        "put a text file in front of the next message; without a name, forget it",
+    ),
     (Command::Stats, "/stats", "", "the statistics of the last answer"),
 ];
 

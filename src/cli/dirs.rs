@@ -18,6 +18,11 @@ pub(crate) fn state() -> Option<PathBuf> {
     project().map(|dirs| dirs.state_dir().unwrap_or(dirs.data_dir()).to_owned())
 }
 
+/// Where `~` points.
+pub(crate) fn home() -> Option<PathBuf> {
+    directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned())
+}
+
 fn project() -> Option<ProjectDirs> {
     ProjectDirs::from("", "", "infer")
 }

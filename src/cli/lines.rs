@@ -70,6 +70,8 @@ pub(crate) fn message(lines: &mut dyn Lines, ui: &mut Ui, initial: &str) -> Resu
 #[derive(Debug, Default)]
 struct Block {
     text: String,
+    /// There is a line already, if an empty one.
+    begun: bool,
     quoted: bool,
     open: bool,
 }
@@ -92,9 +94,10 @@ impl Block {
                     return None;
                 }
             }
-        } else if !self.text.is_empty() {
+        } else if self.begun {
             self.text.push('\n');
         }
+        self.begun = true;
         if self.quoted {
             if let Some(rest) = line.trim_end().strip_suffix(Self::QUOTES) {
                 self.text.push_str(rest);
@@ -201,6 +204,11 @@ impl Lines for Typed {
     }
 }
 
+/// A file's name without the backslashes that Tab puts before spaces.
+pub(crate) fn unescape(file: &str) -> String {
+    rustyline::completion::unescape(file, Some('\\')).into_owned()
+}
+
 /// Tab: commands after `/`, files after a command that takes one.
 struct Completion {
     files: FilenameCompleter,
@@ -286,6 +294,7 @@ mod tests {
             (&["one\\", "two\\", "three", "four"], &["one\ntwo\nthree", "four"]),
             (&["\"\"\"", "a", "", "b", "\"\"\"", "c"], &["a\n\nb", "c"]),
             (&["\"\"\"a", "b\"\"\""], &["a\nb"]),
+            (&["\"\"\"", "", "a", "\"\"\""], &["\na"]),
             (&["\"\"\"a\"\"\"", "b"], &["a", "b"]),
             (&["\"\"\"", "a\\", "b", "\"\"\""], &["a\\\nb"]),
             (&["\"\"\"", "never ended"], &["never ended"]),

@@ -1,8 +1,9 @@
 //! From the arguments to a model in memory, ready to answer.
 
 use std::fs;
+use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
@@ -29,7 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) template: Option<Template>,
     pub(crate) settings: Settings,
     pub(crate) ctx: u32,
-    pub(crate) load_time: Duration,
+    /// When loading began. It ends when the context is open.
+    pub(crate) started: Instant,
 }
 
 /// Load the model that the arguments name. With `raw` no template is wanted.
@@ -46,9 +48,8 @@ pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bo
     check_positions(&header, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, &path, &plan)?;
-    let load_time = started.elapsed();
-    ui.detail(&load_line(&shape, &plan, &weights, load_time));
-    Ok(Loaded { name: args.model.model.clone(), weights, template, settings, ctx: plan.ctx, load_time })
+    ui.detail(&load_line(&shape, &plan, &weights, started.elapsed()));
+    Ok(Loaded { name: args.model.model.clone(), weights, template, settings, ctx: plan.ctx, started })
 }
 
 fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
@@ -87,13 +88,23 @@ fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
     // A GPU has its own memory, which llama.cpp's fit asks for.
     let on_gpu = placement::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
     let available = if on_gpu { None } else { machine::memory_available() };
+    let ctx = fit::context(&need, args.context.ctx, available)?;
+    let usual = fit::usual_context(&need);
+    if args.context.ctx.is_none() && u64::from(ctx) < usual {
+        ui.note(&format!(
+            "context: {} tokens, because {} do not fit into the {} that are free",
+            Thousands(ctx.into()),
+            Thousands(usual),
+            Bytes(available.unwrap_or(0))
+        ));
+    }
     if !on_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
         ui.note("no GPU is seen: all layers stay on the CPU");
     }
     Ok(LoadPlan {
         gpu_layers: args.model.gpu_layers,
         device: args.model.device.clone(),
-        ctx: fit::context(&need, args.context.ctx, available)?,
+        ctx,
         threads: args.model.threads.map_or_else(machine::threads, usize::from),
         kv,
     })
@@ -209,15 +220,30 @@ pub(crate) fn overflow(arg: Option<OverflowArg>, default: Overflow) -> Overflow 
     }
 }
 
+/// The most bytes of one part of a prompt. No context holds that many tokens, and some files never end.
+pub(crate) const LONGEST_INPUT: u64 = 64 << 20;
+
 /// A text file for a prompt.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    let bytes =
-        fs::read(path).map_err(|e| Error::failed(format!("cannot read `{}`: {e}", path.display())))?;
-    utf8(bytes, &format!("`{}`", path.display()))
+    let failed = |e| Error::failed(format!("cannot read `{}`: {e}", path.display()));
+    let mut bytes = Vec::new();
+    fs::File::open(path).map_err(failed)?.take(LONGEST_INPUT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    text(bytes, &format!("`{}`", path.display()))
+}
+
+/// What was read for a prompt, up to one byte more than it may have.
+pub(crate) fn text(bytes: Vec<u8>, what: &str) -> Result<String> {
+    if bytes.len() as u64 > LONGEST_INPUT {
+        return Err(Error::new(
+            Kind::PromptTooLong,
+            format!("{what} is longer than {}", Bytes(LONGEST_INPUT)),
+        ));
+    }
+    utf8(bytes, what)
 }
 
 /// Bytes as text, or where they stop being text.
-pub(crate) fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
+fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Error::failed(format!("{what} is not UTF-8 text at byte {at}"))
@@ -226,7 +252,7 @@ pub(crate) fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
 }
 
 /// Write a file whole or not at all.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<PathBuf> {
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -235,8 +261,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<PathBuf> {
         file.persist(path)?;
         Ok(())
     };
-    write().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))?;
-    Ok(path.to_owned())
+    write().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))
 }
 
 #[cfg(test)]
@@ -246,7 +271,7 @@ mod tests {
     use super::*;
     use crate::engine::Sampling;
     use crate::engine::llama::Llama;
-    use crate::session::{Message, Now, Role, Session, transcript};
+    use crate::session::{Message, Now, Role, Session};
 
     /// The held-out questions of the demo model through the whole of `session` and the real engine.
     #[test]
@@ -271,9 +296,7 @@ mod tests {
 
     fn is_answered(session: &mut Session<Llama<'_>>, line: &str) -> bool {
         let question: serde_json::Value = serde_json::from_str(line).unwrap();
-        let lines: Vec<String> =
-            question["messages"].as_array().unwrap().iter().map(ToString::to_string).collect();
-        let mut messages: Vec<Message> = transcript::from_jsonl(&lines.join("\n")).unwrap();
+        let mut messages: Vec<Message> = serde_json::from_value(question["messages"].clone()).unwrap();
         let last = messages.pop().filter(|m| m.role == Role::User).unwrap();
         session.set_messages(messages);
         let options = Options {

@@ -30,6 +30,9 @@ use ui::Ui;
 /// The whole program.
 pub(crate) fn run(argv: &[OsString]) -> ExitCode {
     let json = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    if let Err(error) = version::check_cpu() {
+        return finish(&mut Ui::new(VolumeArgs { quiet: false, verbose: false }), Err(error), json);
+    }
     let parsed = Cli::command()
         .try_get_matches_from(argv)
         .and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, matches)));
@@ -42,8 +45,7 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
     }
     let mut ui = Ui::new(cli.volume);
     crate::engine::log::listen(cli.volume.verbose.then(|| Box::new(ui::log_line) as _), ui::last_words);
-    let result = version::check_cpu().and_then(|()| dispatch(&mut ui, cli, &matches));
-    let result = result.and_then(|()| ui.check_product());
+    let result = dispatch(&mut ui, cli, &matches).and_then(|()| ui.check_product());
     finish(&mut ui, result, json)
 }
 
@@ -92,7 +94,8 @@ fn refuse(error: &clap::Error, json: bool) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp => {
             let _ = ui.page(&error.render().to_string());
-            ExitCode::SUCCESS
+            let result = ui.check_product();
+            finish(&mut ui, result, json)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             ui.note(error.render().to_string().trim_end());

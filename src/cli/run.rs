@@ -36,6 +36,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
         ui.detail("the model has no chat template: it continues the text as it is");
     }
     let llama = loaded.weights.open(ui.brake())?;
+    let load_time = loaded.started.elapsed();
     let mut session = Session::new(llama, loaded.template.take());
     if let Some(system) = &args.common.system {
         session.set_system(system);
@@ -43,7 +44,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
     let overflow = load::overflow(args.overflow, Overflow::Stop);
     let options = load::options(&args.common, &mut loaded.settings, overflow);
     let outcome = answer(ui, &mut session, &prompt, raw, &options, !args.json)?;
-    report(ui, &args, &loaded, &options, &outcome);
+    report(ui, &args, &loaded, load_time, &options, &outcome);
     if outcome.finish == Finish::Interrupted && !ui.is_closed() {
         return Err(Error::new(Kind::Interrupted, ""));
     }
@@ -60,22 +61,25 @@ fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
         parts.push(load::read_text(file)?);
     }
     if ui.has_piped_input() {
-        let input = Ui::read_input().map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
+        let input = Ui::read_input(load::LONGEST_INPUT + 1);
+        let input = input.map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
         if !input.is_empty() {
-            parts.push(load::utf8(input, "the piped input")?);
+            parts.push(load::text(input, "the piped input")?);
         }
     }
-    if args.raw && parts.len() == 1 {
-        return Ok(parts.remove(0));
-    }
-    // Only the joints are tidied: an answer can depend on every other space.
-    let last = parts.len().saturating_sub(1);
-    let joined: Vec<&str> =
-        parts.iter().enumerate().map(|(i, part)| if i < last { part.trim_end() } else { part }).collect();
-    let text = joined.join("\n\n");
-    Ok(if args.raw { text } else { text.trim_end().to_owned() })
+    Ok(join(parts, args.raw))
 }
 
+/// One prompt of its parts. Only the joints are tidied, and the end where a template follows: an answer can depend
+/// on every other space.
+fn join(mut parts: Vec<String>, raw: bool) -> String {
+    let last = parts.len().saturating_sub(1);
+    for part in &mut parts[..last] {
+        part.truncate(part.trim_end().len());
+    }
+    let text = parts.join("\n\n");
+    if raw { text } else { text.trim_end().to_owned() }
+}
 fn answer<E: Engine>(
     ui: &mut Ui,
     session: &mut Session<E>,
@@ -100,10 +104,17 @@ fn answer<E: Engine>(
 }
 
 /// What was asked for beside the text, and what must not pass silently.
-fn report(ui: &mut Ui, args: &RunArgs, loaded: &Loaded, options: &Options, outcome: &Outcome) {
+fn report(
+    ui: &mut Ui,
+    args: &RunArgs,
+    loaded: &Loaded,
+    load_time: Duration,
+    options: &Options,
+    outcome: &Outcome,
+) {
     if args.json {
         // A reader that is gone reads no object.
-        let _ = ui.json(&object(loaded, options, outcome));
+        let _ = ui.json(&object(loaded, load_time, options, outcome));
     }
     if outcome.finish == Finish::Window {
         ui.note(&format!(
@@ -112,7 +123,7 @@ fn report(ui: &mut Ui, args: &RunArgs, loaded: &Loaded, options: &Options, outco
         ));
     }
     if args.common.stats {
-        ui.note(&stats_line(outcome, Some(loaded.load_time)));
+        ui.note(&stats_line(outcome, Some(load_time)));
         ui.note(&sampling_line(&loaded.settings));
     }
 }
@@ -122,7 +133,7 @@ pub(crate) fn sampling_line(settings: &Settings) -> String {
 }
 
 /// The object of `--json`.
-fn object(loaded: &Loaded, options: &Options, outcome: &Outcome) -> Value {
+fn object(loaded: &Loaded, load_time: Duration, options: &Options, outcome: &Outcome) -> Value {
     let m = &outcome.metrics;
     let thinking = (!outcome.thought.is_empty()).then_some(&outcome.thought);
     json!({
@@ -138,10 +149,10 @@ fn object(loaded: &Loaded, options: &Options, outcome: &Outcome) -> Value {
             "generated": m.generated,
         },
         "ms": {
-            "load": millis(loaded.load_time),
+            "load": millis(load_time),
             "ttft": m.ttft.map(millis),
             "tpot": m.tpot().map(millis),
-            "total": millis(loaded.load_time + m.total),
+            "total": millis(load_time + m.total),
         },
         "tokens_per_second": { "prefill": m.prefill_rate().map(round), "decode": m.decode_rate().map(round) },
         "sampling": loaded.settings.json(),
@@ -156,4 +167,24 @@ fn millis(time: Duration) -> f64 {
 
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_one_prompt_in_their_order() {
+        for (parts, raw, expected) in [
+            (&[][..], false, ""),
+            (&["one"], false, "one"),
+            (&["one", "two\n", "three\n\n"], false, "one\n\ntwo\n\nthree"),
+            (&["one \n", "two"], true, "one\n\ntwo"),
+            (&[" one "], false, " one"),
+            (&[" one \n"], true, " one \n"),
+        ] {
+            let parts = parts.iter().map(ToString::to_string).collect();
+            assert_eq!(join(parts, raw), expected);
+        }
+    }
 }

@@ -26,9 +26,13 @@ impl<'u> Screen<'u> {
             Event::Text(text) if self.shows_text => self.ui.say(text)?,
             Event::Thought(text) if self.shows_text => self.ui.thought(text),
             Event::Text(_) | Event::Thought(_) => {}
-            Event::FoldedSystem => self.ui.status(
+            Event::FoldedSystem => self.ui.note(
                 "the model's template takes no system prompt: it was put in front of the first message",
             ),
+            Event::Reread { tokens } => self.ui.note(&format!(
+                "window: {} are evaluated again, this model's memory cannot go back to them",
+                Count(tokens as u64, "token")
+            )),
             Event::Dropped { turns, tokens, used, window } => self.ui.note(&format!(
                 "window: dropped {}, {} tokens; {} of {} in use",
                 Count(turns as u64, "turn"),

@@ -65,9 +65,20 @@ impl Settings {
         let mut settings = Self { sampling: Sampling::default(), origins: [Origin::Default; NAMES.len()] };
         settings.origins[5] = Origin::Random;
         for (name, key) in NAMES {
-            if let Some(value) = in_model(key).filter(|v| v.is_finite()) {
-                settings.put(name, value, Origin::Model);
+            let Some(value) = in_model(key).filter(|v| v.is_finite()) else { continue };
+            let mut with = settings.clone();
+            with.put(name, value, Origin::Model);
+            // A file is no reason to refuse work: a value that no sampler can use is not one.
+            if with.sampling.validate().is_ok() {
+                settings = with;
             }
+        }
+        if let Some(last_n) =
+            in_model("general.sampling.penalty_last_n").filter(|n| (0.0..=65536.0).contains(n))
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "it is in the range")]
+            let last_n = last_n as i32;
+            settings.sampling.repeat_last_n = last_n;
         }
         if let Some(preset) = args.preset {
             let (temp, top_p) = match preset {
@@ -198,7 +209,6 @@ mod tests {
     }
 
     fn row(settings: &Settings, name: &str) -> (String, Origin) {
-        let [.., _] = settings.rows();
         settings.rows().into_iter().find(|r| r.0 == name).map(|r| (r.1, r.2)).unwrap()
     }
 
@@ -227,9 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_refused_wherever_they_come_from() {
+    fn values_out_of_range_are_refused_from_a_person_and_ignored_from_a_file() {
         assert!(resolve(&["--temp", "-1"], |_| None).is_err());
-        assert!(resolve(&[], |key| (key == "general.sampling.top_p").then_some(7.0)).is_err());
+        let from_model = resolve(&[], |key| (key == "general.sampling.top_p").then_some(7.0)).unwrap();
+        assert_eq!(row(&from_model, "top_p"), ("0.95".to_owned(), Origin::Default));
     }
 
     #[test]

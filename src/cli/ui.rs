@@ -104,6 +104,10 @@ impl Ui {
         self.terminals.stderr && self.style == Style::Coloured
     }
 
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.volume.quiet
+    }
+
     pub(crate) fn is_verbose(&self) -> bool {
         self.volume.verbose
     }
@@ -113,10 +117,10 @@ impl Ui {
         self.terminals.stderr && !self.volume.quiet
     }
 
-    /// All of stdin.
-    pub(crate) fn read_input() -> io::Result<Vec<u8>> {
+    /// All of stdin, up to `limit` bytes.
+    pub(crate) fn read_input(limit: u64) -> io::Result<Vec<u8>> {
         let mut input = Vec::new();
-        io::stdin().lock().read_to_end(&mut input)?;
+        io::stdin().lock().take(limit).read_to_end(&mut input)?;
         Ok(input)
     }
 
@@ -160,7 +164,13 @@ impl Ui {
     /// One line of JSON.
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> ControlFlow<()> {
         self.clear_echo();
-        self.product(format!("{value}\n").as_bytes())
+        let mut text = value.to_string();
+        if self.terminals.stdout {
+            // JSON has an escape of its own for what could harm a terminal.
+            let escaped = |c: char| if is_harmful(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+            text = text.chars().map(escaped).collect();
+        }
+        self.product(format!("{text}\n").as_bytes())
     }
 
     fn product(&mut self, bytes: &[u8]) -> ControlFlow<()> {
@@ -436,6 +446,18 @@ mod tests {
             let (mut ui, out, _) = Ui::captured(terminal);
             assert!(ui.page("\x1b[2J").is_continue());
             assert_eq!(out.text(), expected);
+        }
+    }
+
+    #[test]
+    fn json_on_a_terminal_is_harmless_and_still_json() {
+        let value = serde_json::json!("a\u{9b}2J\u{202e}é");
+        for (terminal, expected) in [(false, "\"a\u{9b}2J\u{202e}é\"\n"), (true, "\"a\\u009b2J\\u202eé\"\n")]
+        {
+            let (mut ui, out, _) = Ui::captured(terminal);
+            assert!(ui.json(&value).is_continue());
+            assert_eq!(out.text(), expected);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&out.text()).unwrap(), value);
         }
     }
 

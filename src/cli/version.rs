@@ -30,7 +30,7 @@ pub(crate) fn print(ui: &mut Ui) {
             };
             let _ = writeln!(text, "device     {}: {}, {free}", device.name, device.description);
         }
-        if let Some(missed) = missed_features() {
+        if let Some(missed) = missed(&cpu_features()) {
             let _ = writeln!(text, "unused     {missed} (rebuild with `{REBUILD}`)");
         }
     }
@@ -52,27 +52,43 @@ fn features(info: &str) -> String {
         .join(" ")
 }
 
+/// An instruction set.
+struct Feature {
+    name: &'static str,
+    /// This build uses it.
+    built: bool,
+    /// This processor has it.
+    present: bool,
+    /// It makes models much faster, so that its absence from a build is worth a word.
+    matters: bool,
+}
+
 /// Refuse, before the first call into the engine, to run on a processor that would stop at an unknown instruction.
 pub(crate) fn check_cpu() -> Result<()> {
-    let missing: Vec<&str> =
-        cpu_features().filter(|(_, built, has)| *built && !*has).map(|(name, ..)| name).collect();
-    if missing.is_empty() {
-        return Ok(());
+    check(&cpu_features())
+}
+
+fn check(features: &[Feature]) -> Result<()> {
+    match named(features, |f| f.built && !f.present) {
+        None => Ok(()),
+        Some(missing) => Err(Error::failed(format!("this binary was built for a processor with {missing}"))
+            .hint(format!("rebuild on this machine with `{REBUILD}`"))),
     }
-    Err(Error::failed(format!("this binary was built for a processor with {}", missing.join(", ")))
-        .hint(format!("rebuild on this machine with `{REBUILD}`")))
 }
 
 /// Instruction sets that make models much faster, here but not in this build.
-fn missed_features() -> Option<String> {
-    let missed: Vec<&str> =
-        cpu_features().filter(|(_, built, has)| !*built && *has).map(|(name, ..)| name).collect();
-    (!missed.is_empty()).then(|| missed.join(", "))
+fn missed(features: &[Feature]) -> Option<String> {
+    named(features, |f| f.matters && f.present && !f.built)
+}
+
+fn named(features: &[Feature], which: impl Fn(&&Feature) -> bool) -> Option<String> {
+    let names: Vec<&str> = features.iter().filter(which).map(|f| f.name).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Say once a day that a rebuild would be faster.
 pub(crate) fn advise_rebuild(ui: &mut Ui) {
-    if let (Some(missed), Some(folder)) = (missed_features(), dirs::state()) {
+    if let (Some(missed), Some(folder)) = (missed(&cpu_features()), dirs::state()) {
         advise(ui, &missed, &folder.join("rebuild-advice"));
     }
 }
@@ -81,7 +97,7 @@ pub(crate) fn advise_rebuild(ui: &mut Ui) {
 fn advise(ui: &mut Ui, missed: &str, stamp: &Path) {
     let said = fs::metadata(stamp).and_then(|meta| meta.modified()).ok();
     let age = said.and_then(|at| SystemTime::now().duration_since(at).ok());
-    if age.is_some_and(|age| age < Duration::from_secs(86_400)) {
+    if ui.is_quiet() || age.is_some_and(|age| age < Duration::from_secs(86_400)) {
         return;
     }
     ui.status(&format!(
@@ -91,29 +107,35 @@ fn advise(ui: &mut Ui, missed: &str, stamp: &Path) {
     let _ = stamp.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(stamp, ""));
 }
 
-/// Instruction sets that matter here: name, in this build, on this processor. llama.cpp is compiled for the same
-/// target as this file, so the compiler's view of the one is that of the other.
-fn cpu_features() -> impl Iterator<Item = (&'static str, bool, bool)> {
+/// Instruction sets that this build may use. llama.cpp is compiled for the same target as this file, so the compiler's
+/// view of the one is that of the other.
+fn cpu_features() -> Vec<Feature> {
     macro_rules! features {
-        ($detect:ident: $($name:tt),*) => { vec![$(($name, cfg!(target_feature = $name), std::arch::$detect!($name))),*] };
+        ($detect:ident, matters: [$($fast:tt),*], others: [$($other:tt),*]) => {
+            vec![
+                $(Feature { name: $fast, built: cfg!(target_feature = $fast), present: std::arch::$detect!($fast), matters: true },)*
+                $(Feature { name: $other, built: cfg!(target_feature = $other), present: std::arch::$detect!($other), matters: false },)*
+            ]
+        };
     }
     #[cfg(target_arch = "x86_64")]
-    let list = {
-        let mut list = features!(is_x86_feature_detected: "avx512f", "avx512bw", "avx512vnni", "avx512bf16");
+    {
+        let mut list = features!(is_x86_feature_detected,
+            matters: ["avx512f", "avx512bw", "avx512vnni", "avx512bf16", "avxvnni"],
+            others: ["avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "lzcnt", "avx512cd", "avx512dq", "avx512vl",
+                "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq", "gfni", "vaes", "vpclmulqdq"]);
         // ggml's own default for x86-64 needs these even where the compiler's target does not.
-        list.extend([
-            ("avx2", true, std::arch::is_x86_feature_detected!("avx2")),
-            ("fma", true, std::arch::is_x86_feature_detected!("fma")),
-            ("f16c", true, std::arch::is_x86_feature_detected!("f16c")),
-            ("bmi2", true, std::arch::is_x86_feature_detected!("bmi2")),
-        ]);
+        for feature in &mut list {
+            feature.built |= ["avx", "avx2", "fma", "f16c", "bmi2"].contains(&feature.name);
+        }
         list
-    };
+    }
     #[cfg(target_arch = "aarch64")]
-    let list = features!(is_aarch64_feature_detected: "dotprod", "i8mm", "fp16");
+    {
+        features!(is_aarch64_feature_detected, matters: ["dotprod", "i8mm"], others: ["neon", "fp16", "bf16", "sve", "sve2"])
+    }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let list: Vec<(&'static str, bool, bool)> = Vec::new();
-    list.into_iter()
+    Vec::new()
 }
 
 #[cfg(test)]
@@ -138,6 +160,24 @@ mod tests {
         fs::File::options().write(true).open(&stamp).unwrap().set_modified(yesterday).unwrap();
         advise(&mut ui, "avx512f", &stamp);
         assert_eq!(err.text().matches("this processor has avx512f, which").count(), 2);
+    }
+
+    #[test]
+    fn a_processor_that_lacks_something_is_refused_and_one_that_offers_more_is_named() {
+        let feature = |name, built, present, matters| Feature { name, built, present, matters };
+        let list = [
+            feature("both", true, true, true),
+            feature("lacking", true, false, false),
+            feature("lacking2", true, false, true),
+            feature("more", false, true, true),
+            feature("little more", false, true, false),
+            feature("neither", false, false, true),
+        ];
+        let error = check(&list).unwrap_err();
+        assert_eq!(error.message, "this binary was built for a processor with lacking, lacking2");
+        assert_eq!(error.kind.exit_code(), 1);
+        assert_eq!(missed(&list).as_deref(), Some("more"));
+        assert!(check(&list[3..]).is_ok() && missed(&list[4..]).is_none());
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl Weights {
             batch: unsafe { sys::llama_n_batch(context.as_ptr()) } as usize,
             // SAFETY: as above.
             sliding: usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0),
+            // SAFETY: as above.
+            recurrent: unsafe {
+                sys::llama_model_is_recurrent(self.model.as_ptr())
+                    || sys::llama_model_is_hybrid(self.model.as_ptr())
+            },
             sampler: None,
             control_texts: OnceCell::new(),
             brake,
@@ -155,6 +160,8 @@ pub(crate) struct Llama<'w> {
     window: usize,
     batch: usize,
     sliding: usize,
+    /// Has a state that sums up all tokens, alone or beside a KV cache.
+    recurrent: bool,
     sampler: Option<Sampler>,
     control_texts: OnceCell<Vec<String>>,
     brake: Brake,
@@ -167,6 +174,14 @@ impl Llama<'_> {
         // SAFETY: a valid memory, sequence 0 exists. -1 is the empty cache.
         let last = unsafe { sys::llama_memory_seq_pos_max(self.memory, 0) };
         usize::try_from(last + 1).unwrap_or(0)
+    }
+
+    /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it.
+    fn forget_half_done(&mut self, before: usize) -> Result<usize> {
+        if self.recurrent {
+            self.clear();
+        }
+        self.truncate(before)
     }
 
     fn clear(&mut self) {
@@ -212,7 +227,13 @@ impl Llama<'_> {
         }
         // SAFETY: llama.cpp holds one float per token at `row` until the next decode, which needs `&mut self`.
         let logits = unsafe { std::slice::from_raw_parts(row, usize::try_from(len).unwrap_or(0)) };
-        if logits.iter().fold(false, |bad, x| bad | x.is_nan()) {
+        // Minus infinity is how a token is ruled out.
+        let mut bad = false;
+        for logit in logits {
+            bad |= logit.is_nan();
+            bad |= *logit == f32::INFINITY;
+        }
+        if bad {
             return Err(Error::failed(
                 "the model's output is not a number; the weights or the device are faulty",
             ));
@@ -331,7 +352,7 @@ impl Engine for Llama<'_> {
         if start + tokens.len() > self.window {
             return Err(Error::failed(format!("the context of {} tokens is full", self.window)));
         }
-        let mut done = 0;
+        let mut done = start;
         for chunk in tokens.chunks(self.batch) {
             if self.brake.load(Ordering::Relaxed) {
                 return Ok(Fed::Interrupted(done));
@@ -346,9 +367,12 @@ impl Engine for Llama<'_> {
             match code {
                 0 => done += chunk.len(),
                 1 => return Err(Error::failed(format!("the context of {} tokens is full", self.window))),
-                // Stopped by the brake: whole micro-batches stay in the cache.
-                2 => return Ok(Fed::Interrupted(self.len().saturating_sub(start))),
-                _ => return Err(failure("cannot evaluate the prompt")),
+                2 => return Ok(Fed::Interrupted(self.forget_half_done(done)?)),
+                _ => {
+                    let error = failure("cannot evaluate the prompt");
+                    self.forget_half_done(done)?;
+                    return Err(error);
+                }
             }
         }
         Ok(Fed::All)
@@ -399,7 +423,9 @@ struct Report<'a> {
 unsafe extern "C" fn on_progress(share: f32, report: *mut c_void) -> bool {
     // SAFETY: `Weights::load` passes its report and waits for the call to end.
     let report = unsafe { &mut *report.cast::<Report>() };
-    report.stopped = (report.progress)(share).is_break();
+    // A panic must not unwind into C.
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (report.progress)(share)));
+    report.stopped = !matches!(answer, Ok(ControlFlow::Continue(())));
     !report.stopped
 }
 
@@ -512,6 +538,9 @@ mod tests {
         assert_eq!(llama.feed(&[3, 4, 5]).unwrap(), Fed::Interrupted(0));
         brake.store(false, Ordering::Relaxed);
         assert_eq!((llama.feed(&[3, 4, 5]).unwrap(), llama.len()), (Fed::All, 3));
+        brake.store(true, Ordering::Relaxed);
+        assert_eq!(llama.feed(&[6]).unwrap(), Fed::Interrupted(3));
+        assert_eq!(llama.forget_half_done(2).unwrap(), 2);
     }
 
     #[test]

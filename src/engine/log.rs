@@ -15,7 +15,7 @@ pub(crate) type Sink = Box<dyn Fn(&str) + Send>;
 pub(crate) type LastWords = fn(&str) -> !;
 
 struct Log {
-    errors: Vec<String>,
+    first_error: Option<String>,
     partial: String,
     partial_is_error: bool,
     sink: Option<Sink>,
@@ -23,7 +23,7 @@ struct Log {
 }
 
 static LOG: Mutex<Log> = Mutex::new(Log {
-    errors: Vec::new(),
+    first_error: None,
     partial: String::new(),
     partial_is_error: false,
     sink: None,
@@ -39,9 +39,9 @@ pub(super) fn init() {
     static START: Once = Once::new();
     START.call_once(|| {
         install();
-        // It can only fail by having been called before, and the `Once` excludes that. It is never undone: the
-        // backends live as long as the process.
-        let _ = llama_cpp_2::llama_backend::LlamaBackend::init();
+        // It can only fail by having been called before, and the `Once` excludes that. Dropping it would free the
+        // backends, which have to live as long as the process.
+        std::mem::forget(llama_cpp_2::llama_backend::LlamaBackend::init());
     });
 }
 
@@ -61,22 +61,22 @@ pub(crate) fn listen(sink: Option<Sink>, last_words: LastWords) {
     log.last_words = Some(last_words);
 }
 
-/// Forget earlier errors, so that [`last_error`] speaks of the call that follows.
+/// Forget earlier errors, so that [`first_error`] speaks of the call that follows.
 pub(super) fn forget() {
-    lock().errors.clear();
+    lock().first_error = None;
 }
 
-/// An error with the last lines that llama.cpp logged as errors: the cause stands only there.
+/// An error with the first line that llama.cpp logged as one: the cause stands only there.
 pub(super) fn failure(what: &str) -> Error {
-    match last_error() {
+    match first_error() {
         Some(cause) => Error::failed(format!("{what}: {cause}")),
         None => Error::failed(what.to_owned()),
     }
 }
 
 /// The first error since [`forget`], which is the cause, in one line without the function's name.
-fn last_error() -> Option<String> {
-    lock().errors.first().map(|line| cause(line))
+fn first_error() -> Option<String> {
+    lock().first_error.as_deref().map(cause)
 }
 
 /// `llama_model_load: error loading model: x` says `x`.
@@ -109,8 +109,8 @@ unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: 
         if let Some(sink) = &log.sink {
             sink(line);
         }
-        if log.partial_is_error && log.errors.len() < 16 {
-            log.errors.push(line.to_owned());
+        if log.partial_is_error && log.first_error.is_none() {
+            log.first_error = Some(line.to_owned());
         }
     }
 }

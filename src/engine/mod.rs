@@ -80,7 +80,7 @@ pub(crate) struct LoadPlan {
 pub(crate) enum Fed {
     /// All of them are in the cache.
     All,
-    /// Evaluation was stopped by the brake; this many of them are in the cache.
+    /// Evaluation was stopped by the brake; the cache holds this many tokens in all, which can be fewer than before.
     Interrupted(usize),
 }
 

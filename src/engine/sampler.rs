@@ -49,7 +49,7 @@ impl Sampler {
                 add(sys::llama_sampler_init_temp(sampling.temp));
                 add(sys::llama_sampler_init_dist(sampling.seed));
             }
-            let back = usize::try_from(sampling.repeat_last_n).unwrap_or(history.len());
+            let back = usize::try_from(sampling.repeat_last_n).unwrap_or(0);
             if penalties {
                 for &token in &history[history.len().saturating_sub(back)..] {
                     sys::llama_sampler_accept(chain.as_ptr(), token);

@@ -122,7 +122,10 @@ impl Engine for Scripted {
         for (count, &token) in tokens.iter().enumerate() {
             if self.brake_after.is_some_and(|limit| self.fed >= limit) {
                 self.brake_after = None;
-                return Ok(Fed::Interrupted(count));
+                if self.cannot_go_back && count > 0 {
+                    self.cache.clear();
+                }
+                return Ok(Fed::Interrupted(self.cache.len()));
             }
             if self.fail_after.is_some_and(|limit| self.fed >= limit) {
                 return Err(Error::failed("the script says so"));

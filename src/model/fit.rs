@@ -24,10 +24,15 @@ impl Need<'_> {
     }
 }
 
+/// The window when none is asked for and memory is no matter.
+pub(crate) fn usual_context(need: &Need<'_>) -> u64 {
+    need.trained.clamp(1, DEFAULT_CTX)
+}
+
 /// The window in tokens: the one wanted, or what fits of the default.
 pub(crate) fn context(need: &Need<'_>, wanted: Option<u32>, available: Option<u64>) -> Result<u32> {
     let available = available.unwrap_or(u64::MAX);
-    let ctx = wanted.map_or(need.trained.clamp(1, DEFAULT_CTX), u64::from);
+    let ctx = wanted.map_or(usual_context(need), u64::from);
     let mut fitting = ctx;
     while fitting > SMALLEST_CTX && need.total(fitting) > available {
         fitting /= 2;

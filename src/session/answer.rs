@@ -12,6 +12,14 @@ use crate::error::Result;
 /// Tokens evaluated between two progress reports.
 const CHUNK: usize = 512;
 
+/// Whether a full window could be made to hold more.
+pub(super) enum Room {
+    Made,
+    /// The prompt and the answer so far fill the window by themselves.
+    NotEnough,
+    Interrupted,
+}
+
 /// One answer in the making.
 pub(super) struct Answer<'s, 'o, E: Engine> {
     pub(super) session: &'s mut Session<E>,
@@ -25,7 +33,7 @@ pub(super) struct Answer<'s, 'o, E: Engine> {
     generated: Vec<Token>,
     splitter: Splitter,
     tags: Option<Tags>,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
     started: Instant,
     first: Option<Instant>,
     prefill_after_first: Duration,
@@ -37,6 +45,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         options: &'o Options,
         encoded: Encoded,
         chat: bool,
+        started: Instant,
     ) -> Self {
         let tags = session.template.as_ref().filter(|_| chat).and_then(Template::thinking);
         Self {
@@ -54,15 +63,16 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
                 thought: String::new(),
                 metrics: Metrics::default(),
             },
-            started: Instant::now(),
+            started,
             first: None,
             prefill_after_first: Duration::ZERO,
         }
     }
 
     pub(super) fn run(mut self, sink: &mut Sink) -> Result<Outcome> {
-        if self.folded_system && sink(Event::FoldedSystem).is_break() {
-            return Ok(self.outcome);
+        if self.folded_system && !std::mem::replace(&mut self.session.said_folded, true) {
+            // The brake is asked again at the first chunk; the news itself can't be refused.
+            let _ = sink(Event::FoldedSystem);
         }
         self.outcome.metrics.prompt = self.prompt.len();
         self.outcome.finish = match self.prefill(sink)? {
@@ -87,9 +97,13 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     fn prefill(&mut self, sink: &mut Sink) -> Result<ControlFlow<()>> {
         let start = Instant::now();
         let wanted = [self.prompt.as_slice(), self.generated.as_slice()].concat();
-        let plan = self.session.cache.plan(&wanted);
-        let kept = self.session.engine.truncate(plan.keep)?;
+        let keep = self.session.cache.plan(&wanted);
+        let kept = self.session.engine.truncate(keep)?;
         self.session.cache.truncate(kept);
+        if kept < keep {
+            // As above.
+            let _ = sink(Event::Reread { tokens: keep - kept });
+        }
         if self.generated.is_empty() {
             self.outcome.metrics.cached = kept;
         }
@@ -106,27 +120,29 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         let total = tokens.len();
         let mut done = 0;
         for chunk in tokens.chunks(CHUNK) {
-            if sink(Event::Prefill { done, total }).is_break() {
+            if sink(Event::Prefill { done, total }).is_break() || self.feed(chunk)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let fed = self.feed(chunk)?;
-            done += fed;
-            self.outcome.metrics.evaluated += fed;
-            if fed < chunk.len() {
-                return Ok(ControlFlow::Break(()));
-            }
+            done += chunk.len();
+            self.outcome.metrics.evaluated += chunk.len();
         }
         Ok(sink(Event::Prefill { done, total }))
     }
 
-    /// Evaluate, and mirror what was evaluated. Fewer than given when the brake was on.
-    fn feed(&mut self, tokens: &[Token]) -> Result<usize> {
-        let fed = match self.session.engine.feed(tokens)? {
-            Fed::All => tokens.len(),
-            Fed::Interrupted(count) => count,
-        };
-        self.session.cache.extend(&tokens[..fed]);
-        Ok(fed)
+    /// Evaluate, and mirror what the cache holds then. Breaks when the brake was on.
+    fn feed(&mut self, tokens: &[Token]) -> Result<ControlFlow<()>> {
+        let before = self.session.cache.len();
+        let fed = self.session.engine.feed(tokens);
+        match fed {
+            Ok(Fed::All) => self.session.cache.extend(tokens),
+            Ok(Fed::Interrupted(held)) => {
+                self.session.cache.truncate(held);
+                self.session.cache.extend(&tokens[..held.saturating_sub(before)]);
+            }
+            // What the cache holds after a failure is not known, so nothing of it is used again.
+            Err(_) => self.session.cache.truncate(self.session.engine.truncate(0)?),
+        }
+        Ok(if fed? == Fed::All { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 
     fn decode(&mut self, sink: &mut Sink) -> Result<Finish> {
@@ -136,7 +152,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             }
             let token = self.session.engine.sample()?;
             if self.session.engine.is_end(token) {
-                self.count_time();
+                self.first.get_or_insert_with(Instant::now);
                 return Ok(Finish::EndOfTurn);
             }
             self.generated.push(token);
@@ -161,33 +177,53 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     /// Put the token just chosen into the cache, making room when there is none.
     fn advance(&mut self, token: Token, sink: &mut Sink) -> Result<Option<Finish>> {
         if self.session.cache.len() < self.session.engine.window() {
-            return Ok((self.feed(&[token])? == 0).then_some(Finish::Interrupted));
+            return Ok(self.feed(&[token])?.is_break().then_some(Finish::Interrupted));
         }
-        let can_drop = self.chat && self.options.overflow == Overflow::Rebuild;
-        if !can_drop || !self.drop_turns(sink)? {
+        if !self.chat || self.options.overflow != Overflow::Rebuild {
             return Ok(Some(Finish::Window));
         }
-        Ok(self.prefill(sink)?.is_break().then_some(Finish::Interrupted))
+        match self.make_room(sink)? {
+            Room::Made => Ok(self.prefill(sink)?.is_break().then_some(Finish::Interrupted)),
+            Room::NotEnough => Ok(Some(Finish::Window)),
+            Room::Interrupted => Ok(Some(Finish::Interrupted)),
+        }
     }
 
-    /// Drop the oldest turns until three quarters of the window hold the rest, and say so. False when the prompt
-    /// and the answer so far leave no room even then.
-    pub(super) fn drop_turns(&mut self, sink: &mut Sink) -> Result<bool> {
+    /// Drop the oldest turns, as few as needed for three quarters of the window to hold the rest, and say so.
+    pub(super) fn make_room(&mut self, sink: &mut Sink) -> Result<Room> {
         let window = self.session.engine.window();
-        let before = self.prompt.len();
-        let mut turns = 0;
-        while self.prompt.len() + self.generated.len() > window * 3 / 4 && self.session.drop_oldest_turn() {
-            turns += 1;
-            self.prompt = self.session.encode(self.options)?.tokens;
+        let (before, start) = (self.prompt.len(), self.session.dropped);
+        // Dropping `low` turns is not enough; dropping `high` is, or is all that can go.
+        let (mut low, mut high) = (0, self.session.droppable_turns());
+        let mut prompt = Vec::new();
+        while high > low {
+            let turns = if high - low == 1 { high } else { low.midpoint(high) };
+            // A long conversation takes time to encode.
+            if sink(Event::Prefill { done: 0, total: before }).is_break() {
+                self.session.dropped = start;
+                return Ok(Room::Interrupted);
+            }
+            self.session.dropped = start;
+            self.session.drop_turns(turns);
+            prompt = self.session.encode(self.options)?.tokens;
+            let enough = prompt.len() + self.generated.len() <= window * 3 / 4;
+            match (turns == high, enough) {
+                (true, _) => break,
+                (false, true) => high = turns,
+                (false, false) => low = turns,
+            }
         }
-        let used = self.prompt.len() + self.generated.len();
-        if turns > 0 {
-            self.outcome.metrics.dropped_turns += turns;
-            let tokens = before.saturating_sub(self.prompt.len());
-            // The brake is asked again at the next chunk; the news itself can't be refused.
-            let _ = sink(Event::Dropped { turns, tokens, used, window });
+        let used = prompt.len() + self.generated.len();
+        if high == 0 || used >= window {
+            self.session.dropped = start;
+            return Ok(Room::NotEnough);
         }
-        Ok(turns > 0 && used < window)
+        self.outcome.metrics.dropped_turns += high;
+        let tokens = before.saturating_sub(prompt.len());
+        self.prompt = prompt;
+        // The brake is asked again at the next chunk; the news itself can't be refused.
+        let _ = sink(Event::Dropped { turns: high, tokens, used, window });
+        Ok(Room::Made)
     }
 
     /// The bytes of a token. Control tokens stand for nothing, unless a thought marker or a stop string is one.
@@ -208,20 +244,25 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             || self.options.stops.iter().any(|stop| stop.contains(control))
     }
 
+    /// All of it belongs to the answer, also what the sink does not want to hear any more.
     fn emit(&mut self, parts: Vec<Part>, sink: &mut Sink) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
         for part in parts {
-            match part {
+            let event = match &part {
                 Part::Text(text) => {
-                    self.outcome.text.push_str(&text);
-                    sink(Event::Text(&text))?;
+                    self.outcome.text.push_str(text);
+                    Event::Text(text)
                 }
                 Part::Thought(text) => {
-                    self.outcome.thought.push_str(&text);
-                    sink(Event::Thought(&text))?;
+                    self.outcome.thought.push_str(text);
+                    Event::Thought(text)
                 }
+            };
+            if sink(event).is_break() {
+                flow = ControlFlow::Break(());
             }
         }
-        ControlFlow::Continue(())
+        flow
     }
 
     /// Decode time runs from the first token to the latest.

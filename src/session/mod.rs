@@ -4,6 +4,7 @@
 //! stop the work; how an answer ended is an [`Outcome`], of which none is an error.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use crate::engine::{Engine, Sampling};
 use crate::error::{Error, Kind, Result};
@@ -17,7 +18,7 @@ pub(crate) mod text;
 pub(crate) mod transcript;
 mod window;
 
-use answer::Answer;
+use answer::{Answer, Room};
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
 pub(crate) use template::{Message, Role, Template, Think};
@@ -37,6 +38,8 @@ pub(crate) enum Event<'a> {
     Thought(&'a str),
     /// The template takes no system message: it went into the first user turn.
     FoldedSystem,
+    /// Tokens that were in the cache are evaluated again, because this kind of memory cannot go back to them.
+    Reread { tokens: usize },
     /// Whole turns left the window. Tokens.
     Dropped { turns: usize, tokens: usize, used: usize, window: usize },
 }
@@ -112,11 +115,20 @@ pub(crate) struct Session<E: Engine> {
     messages: Vec<Message>,
     /// Messages after the system message that are no longer shown to the model.
     dropped: usize,
+    /// [`Event::FoldedSystem`] is news only once.
+    said_folded: bool,
 }
 
 impl<E: Engine> Session<E> {
     pub(crate) fn new(engine: E, template: Option<Template>) -> Self {
-        Self { engine, cache: KvWindow::default(), template, messages: Vec::new(), dropped: 0 }
+        Self {
+            engine,
+            cache: KvWindow::default(),
+            template,
+            messages: Vec::new(),
+            dropped: 0,
+            said_folded: false,
+        }
     }
 
     /// The conversation so far, also what the model no longer sees.
@@ -211,25 +223,25 @@ impl<E: Engine> Session<E> {
 
     /// Continue a text, without a template.
     pub(crate) fn complete(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let started = Instant::now();
         let tokens = prompt::encode_raw(&self.engine, text)?;
         self.check_length(tokens.len())?;
         let encoded = Encoded { tokens, text: String::new(), folded_system: false, opens_thought: false };
-        Answer::new(self, options, encoded, false).run(sink)
+        Answer::new(self, options, encoded, false, started).run(sink)
     }
 
     /// The answer to the messages as they stand.
     fn reply(&mut self, options: &Options, sink: &mut Sink) -> Result<Outcome> {
+        let started = Instant::now();
         let encoded = self.encode(options)?;
-        if options.overflow == Overflow::Stop {
-            self.check_length(encoded.tokens.len())?;
-        }
-        let room = self.engine.window() / 8;
+        let window = self.engine.window();
+        let room = window / 8;
         let reserve = options.max_tokens.map_or(room, |n| n.min(room));
-        let mut answer = Answer::new(self, options, encoded, true);
-        if options.overflow == Overflow::Rebuild
-            && answer.prompt.len() + reserve >= answer.session.engine.window()
-        {
-            answer.drop_turns(sink)?;
+        let is_full = encoded.tokens.len() + reserve >= window;
+        let mut answer = Answer::new(self, options, encoded, true, started);
+        let rebuilds = options.overflow == Overflow::Rebuild && is_full;
+        if rebuilds && matches!(answer.make_room(sink)?, Room::Interrupted) {
+            return Ok(answer.outcome);
         }
         answer.session.check_length(answer.prompt.len())?;
         answer.run(sink)
@@ -263,14 +275,19 @@ impl<E: Engine> Session<E> {
         usize::from(self.system().is_some())
     }
 
-    /// Let the oldest visible turn go, if it isn't the one being answered.
-    fn drop_oldest_turn(&mut self) -> bool {
+    /// Visible turns before the one being answered.
+    fn droppable_turns(&self) -> usize {
+        let visible = &self.messages[self.system_len() + self.dropped..];
+        visible.iter().filter(|m| m.role == Role::User).count().saturating_sub(1)
+    }
+
+    /// Let the oldest visible turns go, all that [`Self::droppable_turns`] counts at the most.
+    fn drop_turns(&mut self, turns: usize) {
         let start = self.system_len() + self.dropped;
-        let next = self.messages.iter().skip(start + 1).position(|m| m.role == Role::User);
-        if let Some(offset) = next {
-            self.dropped += offset + 1;
+        let mut users = self.messages.iter().enumerate().skip(start).filter(|(_, m)| m.role == Role::User);
+        if let Some((at, _)) = users.nth(turns) {
+            self.dropped = at - self.system_len();
         }
-        next.is_some()
     }
 }
 
@@ -457,6 +474,53 @@ mod tests {
         assert_eq!((contents(&session).len(), shown(&session.engine.cache).as_str()), (0, "U: he"));
         let m = say(&mut session, "hello", &options()).0.unwrap().metrics;
         assert_eq!((m.cached, m.evaluated), (5, 7), "what was evaluated is used");
+    }
+
+    #[test]
+    fn a_state_that_was_left_half_done_is_not_used_again() {
+        let mut session = session(1000, &["one", "two"]);
+        session.engine.cannot_go_back = true;
+        say(&mut session, "a", &options()).0.unwrap();
+        session.engine.brake_after = Some(session.engine.fed + 3);
+        assert_eq!(say(&mut session, "bcdef", &options()).0.unwrap().finish, Finish::Interrupted);
+        assert_eq!(session.usage().0, 0);
+        let m = say(&mut session, "bcdef", &options()).0.unwrap().metrics;
+        assert_eq!((m.cached, m.evaluated), (0, m.prompt));
+    }
+
+    #[test]
+    fn what_is_evaluated_again_is_said() {
+        let mut session = session(1000, &["one", "two"]);
+        session.engine.cannot_go_back = true;
+        say(&mut session, "a", &options()).0.unwrap();
+        session.undo();
+        let (_, events) = say(&mut session, "ab", &options());
+        assert_eq!(events[0], "Reread { tokens: 4 }");
+    }
+
+    #[test]
+    fn a_long_conversation_finds_the_turns_to_drop_and_listens_to_the_brake() {
+        let mut session = session(64, &["x"]);
+        for i in 0..500 {
+            session.messages.push(Message::new(Role::User, format!("{i:04}")));
+            session.messages.push(Message::new(Role::Assistant, "ok"));
+        }
+        let options = Options { overflow: Overflow::Rebuild, ..options() };
+        let outcome = session.say("now", &options, &mut |_| ControlFlow::Break(())).unwrap();
+        assert_eq!((outcome.finish, session.dropped, session.messages.len()), (Finish::Interrupted, 0, 1000));
+        let (outcome, events) = say(&mut session, "now", &options);
+        // 14 tokens a turn, 10 for the last message and the head of the answer: two old turns fit into 48.
+        assert_eq!(events[0], "Dropped { turns: 498, tokens: 6972, used: 38, window: 64 }");
+        assert_eq!(outcome.unwrap().metrics.dropped_turns, 498);
+    }
+
+    #[test]
+    fn a_refused_message_drops_and_announces_nothing() {
+        let mut session = session(64, &["one", "no"]);
+        let options = Options { overflow: Overflow::Rebuild, ..options() };
+        say(&mut session, "a", &options).0.unwrap();
+        let (outcome, events) = say(&mut session, &"b".repeat(80), &options);
+        assert_eq!((outcome.unwrap_err().kind, events.len(), session.dropped), (Kind::PromptTooLong, 0, 0));
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub(crate) fn encode<E: Engine>(
     think: Think,
     now: DateTime,
 ) -> Result<Encoded> {
-    let controls = Controls::new(engine.control_texts());
+    // A typed marker of thoughts would be taken for the model's own.
+    let markers = template.thinking().into_iter().flat_map(|tags| tags.markers().collect::<Vec<_>>());
+    let controls = Controls::new(engine.control_texts().iter().map(String::as_str).chain(markers));
     let guard = controls.needed_in(messages).then(|| controls.guard(template, messages)).transpose()?;
     let (mut text, folded_system, tokens);
     if let Some(guard) = guard {
@@ -83,7 +85,7 @@ struct Span {
 }
 
 impl<'e> Controls<'e> {
-    fn new(texts: &'e [String]) -> Self {
+    fn new(texts: impl Iterator<Item = &'e str>) -> Self {
         let mut all: HashMap<char, Vec<&str>> = HashMap::new();
         for text in texts {
             if let Some(first) = text.chars().next() {

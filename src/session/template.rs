@@ -139,6 +139,8 @@ pub(crate) struct Template {
     bos: String,
     eos: String,
     env: Environment<'static>,
+    /// How long a rendering is waited for.
+    patience: Duration,
     /// A rendering has run out of time, and its thread may be running still.
     stuck: AtomicBool,
 }
@@ -152,7 +154,7 @@ impl Template {
             env.add_template_owned("chat", source::prepare(&text)?)?;
             Ok(env)
         };
-        let env = on_a_thread(compile)
+        let env = on_a_thread(PATIENCE, compile)
             .unwrap_or_else(|| Err(ErrorKind::OutOfFuel.into()))
             .map_err(|err| Error::failed(format!("cannot read the model's chat template: {}", told(&err))))?;
         Ok(Self {
@@ -160,6 +162,7 @@ impl Template {
             bos: bos.into(),
             eos: eos.into(),
             env,
+            patience: PATIENCE,
             stuck: AtomicBool::new(false),
         })
     }
@@ -227,7 +230,7 @@ impl Template {
             String::from_utf8(out.0)
                 .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, "output is not UTF-8"))
         };
-        on_a_thread(work).unwrap_or_else(|| {
+        on_a_thread(self.patience, work).unwrap_or_else(|| {
             self.stuck.store(true, Ordering::Relaxed);
             Err(ErrorKind::OutOfFuel.into())
         })
@@ -255,7 +258,10 @@ impl fmt::Debug for Template {
 }
 
 /// Runs foreign code where there is stack enough for it; `None` if it takes too long.
-fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Option<Outcome<T>> {
+fn on_a_thread<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> Outcome<T> + Send + 'static,
+) -> Option<Outcome<T>> {
     let failed = |what: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, what));
     let (sender, receiver) = mpsc::channel();
     let run = move || {
@@ -265,7 +271,7 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'st
     if let Err(err) = thread::Builder::new().name("template".into()).stack_size(STACK).spawn(run) {
         return Some(failed(format!("no thread for it: {err}")));
     }
-    match receiver.recv_timeout(PATIENCE) {
+    match receiver.recv_timeout(patience) {
         Ok(outcome) => Some(outcome),
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => Some(failed("its thread ended".into())),
@@ -602,12 +608,14 @@ mod tests {
 
     #[test]
     fn a_template_that_takes_too_long_is_left_alone() {
-        let nested = "{% with x = [x, x, x, x] %}".repeat(99) + &"{% endwith %}".repeat(99);
+        // It does come to an end, so that the test's own process is not kept busy.
+        let nested = "{% with x = [x, x, x, x] %}".repeat(11) + &"{% endwith %}".repeat(11);
         let source = format!(
             "{{% set x = [1] %}}{}",
             nested.replacen("{% endwith %}", "{{ x == [] ~ x }}{% endwith %}", 1)
         );
-        let template = Template::new(&source, "", "").unwrap();
+        let mut template = Template::new(&source, "", "").unwrap();
+        template.patience = Duration::from_millis(1);
         for _ in 0..2 {
             let err = template.render(&chat(&[(Role::User, "hi")]), Think::Auto, NOW).unwrap_err();
             assert_eq!(err.message, "cannot render the model's chat template: it does not come to an end");

@@ -45,6 +45,11 @@ impl Tags {
         FAMILIES.iter().find(|(sign, _)| source.contains(sign)).map(|(_, tags)| *tags)
     }
 
+    /// All markers.
+    pub(crate) fn markers(&self) -> impl Iterator<Item = &'static str> {
+        self.open.iter().chain(self.close).chain(self.skip).copied()
+    }
+
     /// Does a prompt that ends like this leave the model inside a thought?
     pub(crate) fn opened_by(&self, prompt: &str) -> bool {
         let prompt = prompt.trim_end();
@@ -54,8 +59,7 @@ impl Tags {
     /// Is this text of a control token needed to recognise the markers? Such tokens must not be left out of
     /// what is given to [`Splitter::push`].
     pub(crate) fn contain(&self, control: &str) -> bool {
-        let mut all = self.open.iter().chain(self.close).chain(self.skip);
-        !control.is_empty() && all.any(|tag| tag.contains(control))
+        !control.is_empty() && self.markers().any(|tag| tag.contains(control))
     }
 }
 

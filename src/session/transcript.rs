@@ -5,15 +5,11 @@ use crate::error::{Error, Result};
 
 /// A conversation as JSON lines.
 pub(crate) fn to_jsonl(messages: &[Message]) -> String {
-    let line = |m: &Message| {
-        serde_json::json!({ "role": m.role, "content": m.content }).to_string()
-            + "
-"
-    };
-    messages.iter().map(line).collect()
+    messages.iter().map(|m| serde_json::json!(m).to_string() + "\n").collect()
 }
 
-/// JSON lines as a conversation: a system message first or not at all, then user and assistant in turn.
+/// JSON lines as a conversation: a system message first or not at all, then user and assistant in turn,
+/// the assistant last.
 pub(crate) fn from_jsonl(text: &str) -> Result<Vec<Message>> {
     let mut messages: Vec<Message> = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -30,6 +26,10 @@ pub(crate) fn from_jsonl(text: &str) -> Result<Vec<Message>> {
             return Err(Error::failed(format!("line {at}: user and assistant do not take turns")));
         }
         messages.push(message);
+    }
+    if messages.last().is_some_and(|m| m.role == Role::User) {
+        return Err(Error::failed("the last message has no answer")
+            .hint("leave it out of the file, and say it in `chat`"));
     }
     Ok(messages)
 }
@@ -62,6 +62,7 @@ mod tests {
             ("hello".to_owned(), "line 1 is not a message"),
             (format!("{user}\n{{}}"), "line 2 is not a message"),
             (format!("{user}\n\n{user}"), "line 3: user and assistant"),
+            (user.to_owned(), "the last message has no answer"),
             (assistant.to_owned(), "line 1: user and assistant"),
             (format!("{user}\n{assistant}\n{system}"), "line 3: user and assistant"),
         ] {

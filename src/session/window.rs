@@ -8,21 +8,12 @@ pub(crate) struct KvWindow {
     tokens: Vec<Token>,
 }
 
-/// How the cache becomes the wanted prompt.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct KvPlan {
-    /// The first tokens of the cache that stay.
-    pub(crate) keep: usize,
-    /// Tokens to evaluate after those.
-    pub(crate) feed: usize,
-}
-
 impl KvWindow {
-    /// Keep the longest common prefix, but feed at least one token: the logits to sample from are not cached.
-    pub(crate) fn plan(&self, wanted: &[Token]) -> KvPlan {
+    /// How many of its first tokens stay: the longest common prefix, but never all of what is wanted, because the
+    /// logits to sample from are not cached.
+    pub(crate) fn plan(&self, wanted: &[Token]) -> usize {
         let common = self.tokens.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-        let keep = common.min(wanted.len().saturating_sub(1));
-        KvPlan { keep, feed: wanted.len() - keep }
+        common.min(wanted.len().saturating_sub(1))
     }
 
     /// The cache was cut to its first `len` tokens.
@@ -47,17 +38,17 @@ mod tests {
 
     #[test]
     fn keeps_the_longest_common_prefix_and_feeds_the_rest() {
-        for (cached, wanted, keep, feed) in [
-            (&[][..], &[1, 2, 3][..], 0, 3),
-            (&[1, 2, 3], &[1, 2, 3, 4, 5], 3, 2),
-            (&[1, 2, 3], &[1, 2, 9, 9], 2, 2),
-            (&[1, 2, 3], &[7, 2, 3], 0, 3),
-            (&[1, 2, 3], &[1, 2], 1, 1),
-            (&[1, 2, 3], &[1, 2, 3], 2, 1),
-            (&[1], &[1], 0, 1),
+        for (cached, wanted, keep) in [
+            (&[][..], &[1, 2, 3][..], 0),
+            (&[1, 2, 3], &[1, 2, 3, 4, 5], 3),
+            (&[1, 2, 3], &[1, 2, 9, 9], 2),
+            (&[1, 2, 3], &[7, 2, 3], 0),
+            (&[1, 2, 3], &[1, 2], 1),
+            (&[1, 2, 3], &[1, 2, 3], 2),
+            (&[1], &[1], 0),
         ] {
             let window = KvWindow { tokens: cached.to_vec() };
-            assert_eq!(window.plan(wanted), KvPlan { keep, feed }, "{cached:?} -> {wanted:?}");
+            assert_eq!(window.plan(wanted), keep, "{cached:?} -> {wanted:?}");
         }
     }
 }

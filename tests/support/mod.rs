@@ -32,6 +32,23 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the real models are; `make test-real` sets it.
 const MODELS: &str = "INFER_TEST_MODELS";
 
+/// The state folder below `home`, in which the advice to rebuild for this processor counts as given today: it is no
+/// matter of the tests how this binary was built.
+pub(crate) fn state_without_advice(home: &Path) -> PathBuf {
+    let state = home.join("state");
+    let stamp = state.join("infer/rebuild-advice");
+    std::fs::create_dir_all(state.join("infer"))
+        .and_then(|()| std::fs::write(stamp, ""))
+        .expect("a state folder");
+    state
+}
+
+/// Does the program see a GPU? Some refusals are others then.
+pub(crate) fn sees_gpu() -> bool {
+    let ran = Infer::new().args(["--version", "-v"]).stdout_is(|_| true).stderr_is(|_| true).run();
+    ran.stdout.lines().any(|line| line.starts_with("device ") && !line.contains("CPU"))
+}
+
 /// The path of a real model, for tests marked `#[ignore]`.
 pub(crate) fn real_model(file: &str) -> PathBuf {
     let folder =
@@ -322,7 +339,7 @@ impl Infer {
             ("XDG_CACHE_HOME".into(), home.join("cache").into()),
             ("XDG_CONFIG_HOME".into(), home.join("config").into()),
             ("XDG_DATA_HOME".into(), home.join("data").into()),
-            ("XDG_STATE_HOME".into(), home.join("state").into()),
+            ("XDG_STATE_HOME".into(), state_without_advice(home).into()),
         ];
         // Windows finds its own libraries and folders through the rest.
         if cfg!(windows) {

@@ -47,9 +47,9 @@ fn checks_what_cannot_be_said_exactly() {
 }
 
 #[test]
-fn gives_an_empty_home_and_nothing_else() {
+fn gives_a_home_of_its_own_and_nothing_else() {
     let folders = "echo \"$HOME $XDG_CACHE_HOME $XDG_CONFIG_HOME $XDG_DATA_HOME $(pwd -P)\"";
-    let home = sh("ls -A").run().home;
+    let home = sh("ls -A").stdout("state\n").run().home;
     let real = home.path().canonicalize().expect("the home");
     let expected = format!("{{home}} {{home}}/cache {{home}}/config {{home}}/data {}\n", real.display());
     sh(folders).home(&home).stdout(expected).run();
