@@ -124,3 +124,14 @@ case "$minor" in
         fi
         ;;
 esac
+
+# Flags of one's own replace those of .cargo/config.toml, and with them what keeps some processors from decoding at half
+# their speed.
+if grep -q avx512_fp16 /proc/cpuinfo 2>/dev/null; then
+    for flags in "${CFLAGS-}" "${CXXFLAGS-}"; do
+        case "$flags" in
+            '' | *-U__AVX512FP16__* | *-mno-avx512fp16*) ;;
+            *) echo "setup: add -U__AVX512FP16__ to CFLAGS and CXXFLAGS: llama.cpp is slow on this processor without" >&2 ;;
+        esac
+    done
+fi

@@ -33,6 +33,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('chat', 'chat', [CompletionResultType]::ParameterValue, 'Hold a conversation')
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model file')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'infer;run' {
@@ -123,6 +124,29 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;help' {
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Answer one prompt')
+            [CompletionResult]::new('chat', 'chat', [CompletionResultType]::ParameterValue, 'Hold a conversation')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model file')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'infer;help;run' {
+            break
+        }
+        'infer;help;chat' {
+            break
+        }
+        'infer;help;show' {
+            break
+        }
+        'infer;help;completions' {
+            break
+        }
+        'infer;help;help' {
             break
         }
     })

@@ -30,6 +30,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand chat 'Hold a conversation'
             cand show 'Show what is in a model file'
             cand completions 'Print a completion script for a shell'
+            cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'infer;run'= {
             cand --gpu-layers 'Layers on the GPU: a number, `auto` (what fits) or `all`'
@@ -116,6 +117,23 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --verbose 'More on stderr, the log of llama.cpp included'
             cand -h 'Print help'
             cand --help 'Print help'
+        }
+        &'infer;help'= {
+            cand run 'Answer one prompt'
+            cand chat 'Hold a conversation'
+            cand show 'Show what is in a model file'
+            cand completions 'Print a completion script for a shell'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'infer;help;run'= {
+        }
+        &'infer;help;chat'= {
+        }
+        &'infer;help;show'= {
+        }
+        &'infer;help;completions'= {
+        }
+        &'infer;help;help'= {
         }
     ]
     $completions[$command]

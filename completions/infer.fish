@@ -32,6 +32,7 @@ complete -c infer -n "__fish_infer_needs_command" -f -a "run" -d 'Answer one pro
 complete -c infer -n "__fish_infer_needs_command" -f -a "chat" -d 'Hold a conversation'
 complete -c infer -n "__fish_infer_needs_command" -f -a "show" -d 'Show what is in a model file'
 complete -c infer -n "__fish_infer_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c infer -n "__fish_infer_using_subcommand run" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
@@ -101,3 +102,8 @@ complete -c infer -n "__fish_infer_using_subcommand show" -s h -l help -d 'Print
 complete -c infer -n "__fish_infer_using_subcommand completions" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat show completions help" -f -a "run" -d 'Answer one prompt'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat show completions help" -f -a "chat" -d 'Hold a conversation'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat show completions help" -f -a "show" -d 'Show what is in a model file'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat show completions help" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat show completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -498,7 +498,7 @@ fn control_characters_are_escaped_on_a_terminal_only() {
 fn colours_are_for_terminals_that_have_and_want_them() {
     let missing = || Infer::new().args(["run", "./missing.gguf", "Hello!"]).status(3);
     let plain = "error: no such file: `./missing.gguf`\n\
-                 hint: give the path of a GGUF file, or try `infer run demo`\n";
+                 hint: give the path of a GGUF file (this version does not download), or try `infer run demo`\n";
     missing().stderr(plain).run();
     let on_screen = plain.replace('\n', "\r\n");
     for (name, value, coloured) in
@@ -529,4 +529,15 @@ fn thoughts_are_dim_on_a_terminal_and_nowhere_else() {
     let ran = think().redirect("> out.txt").terminal().finish();
     assert!(ran.stdout.starts_with("\u{1b}[2m") && ran.stdout.ends_with("\u{1b}[0m\r\n\r\n"), "{ran:?}");
     assert_eq!(fs::read_to_string(ran.home.path().join("out.txt")).expect("the file"), "");
+}
+
+#[test]
+fn lines_typed_ahead_are_kept() {
+    let mut terminal = chat().terminal();
+    terminal.wait_for(">>> ");
+    terminal.send("Hello!\rWhat is 3 + 4?\r\"\"\"\rCount from\r3 to 7.\"\"\"\r/save talk.jsonl\r");
+    terminal.wait_for("How can I help you?");
+    terminal.wait_for("3 + 4 = 7.");
+    terminal.wait_for("saved 6 messages");
+    leave(terminal);
 }

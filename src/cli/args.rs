@@ -45,7 +45,6 @@ Examples:
     name = "infer",
     version,
     disable_version_flag = true,
-    disable_help_subcommand = true,
     arg_required_else_help = true,
     after_help = EXAMPLES
 )]
@@ -142,7 +141,7 @@ pub(crate) struct AnswerArgs {
     pub(crate) think: ThinkArg,
 
     /// Most tokens to generate [default: until the end of the turn]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<usize>,
 
     /// Stop before this text (repeatable)
@@ -240,7 +239,13 @@ pub(crate) struct SamplingArgs {
     pub(crate) repeat_penalty: Option<f32>,
 
     /// Seed of the random numbers [default: random]
-    #[arg(help_heading = "Sampling", long, value_name = "N", env = "INFER_SEED")]
+    #[arg(
+        help_heading = "Sampling",
+        long,
+        value_name = "N",
+        env = "INFER_SEED",
+        allow_negative_numbers = true
+    )]
     pub(crate) seed: Option<u32>,
 
     /// Temperature 0.2, 0.7 or 1.0 with a top-p that suits it

@@ -224,9 +224,7 @@ impl<'u, E: Engine> Chat<'u, E> {
             }
             _ if self.settings.set(name, value)? => {}
             _ => {
-                return Err(
-                    Error::usage(format!("there is no setting `{name}`")).hint("`/help` lists the names")
-                );
+                return Err(Error::usage(format!("there is no setting `{name}`")).hint("`/show` lists them"));
             }
         }
         self.ui.status(&format!("{name} is {value}"));
@@ -274,6 +272,11 @@ impl<'u, E: Engine> Chat<'u, E> {
 
     fn save(&mut self, file: &str) -> Result<()> {
         let path = file_argument("/save", file)?;
+        if path.exists() && !path.is_file() {
+            return Err(
+                Error::failed(format!("`{file}` is not a regular file")).hint("save under another name")
+            );
+        }
         let own = self.own_files.contains(&path);
         let taken =
             !own && path.exists() && load::read_text(&path).and_then(|t| transcript::from_jsonl(&t)).is_err();
@@ -445,6 +448,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
     fn a_saved_conversation_goes_on_and_other_files_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("talk.jsonl");
@@ -452,6 +456,12 @@ mod tests {
         chat(&["Paris."], &["France?", &save]).0.unwrap();
         chat(&["Rome."], &[&load, "Italy?", &save]).0.unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 4);
+        let link = folder.path().join("link.jsonl");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        chat(&["Rome."], &["Italy?", &format!("/save {}", link.display())]).0.unwrap();
+        assert!(link.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("Rome."));
+        let error = chat(&[], &["/save /dev/null"]).0.unwrap_err();
+        assert_eq!(error.message, "`/dev/null` is not a regular file");
         let other = folder.path().join("letter.txt");
         std::fs::write(&other, "Dear Ada").unwrap();
         let error = chat(&[], &[&format!("/save {}", other.display())]).0.unwrap_err();

@@ -23,25 +23,15 @@ const TABLE: [(Command, &str, &str, &str); 13] = [
     (Command::Help, "/help", "", "list these commands"),
     (Command::Bye, "/bye", "", "leave, as Ctrl-D does"),
     (Command::Clear, "/clear", "", "forget the conversation, keep the system prompt"),
-    (
-        Command::Set,
-        "/set",
-        "NAME VALUE",
-        "temp, top-k, top-p, min-p, repeat-penalty, seed, max-tokens, think, stats",
-    ),
-    (Command::Show, "/show", "", "the model, the settings and where they come from, the window"),
+    (Command::Set, "/set", "NAME VALUE", "change one of the settings that `/show` lists, or `stats`"),
+    (Command::Show, "/show", "", "the model, the settings and their origin, the window"),
     (Command::System, "/system", "TEXT", "set the system prompt; without a text, take it away"),
     (Command::Regen, "/regen", "", "answer the last message once more"),
     (Command::Undo, "/undo", "", "take back the last message and its answer"),
     (Command::Edit, "/edit", "[TEXT]", "change the last message and answer it again"),
     (Command::Save, "/save", "FILE", "write the conversation as JSON lines"),
     (Command::Load, "/load", "FILE", "go on with a conversation that was saved"),
-    (
-        Command::Read,
-        "/read",
-        "FILE",
-        "put a text file in front of the next message; without a name, forget it",
-    ),
+    (Command::Read, "/read", "FILE", "put a file in front of the next message; no name: forget it"),
     (Command::Stats, "/stats", "", "the statistics of the last answer"),
 ];
 

@@ -11,8 +11,8 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
 
-use super::commands;
 use super::ui::Ui;
+use super::{commands, load};
 use crate::error::{Error, Result};
 
 /// Lines kept from run to run.
@@ -127,7 +127,9 @@ pub(crate) struct Piped;
 
 impl Lines for Piped {
     fn line(&mut self, ui: &mut Ui, _: bool, _: &str) -> Result<Input> {
-        Ok(ui.read_line()?.map_or(Input::End, Input::Message))
+        let line = ui.read_line(load::LONGEST_INPUT + 1)?;
+        let text = line.map(|line| load::text(line, "the piped line")).transpose()?;
+        Ok(text.map_or(Input::End, Input::Message))
     }
 }
 

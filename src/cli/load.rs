@@ -221,7 +221,7 @@ pub(crate) fn overflow(arg: Option<OverflowArg>, default: Overflow) -> Overflow 
 }
 
 /// The most bytes of one part of a prompt. No context holds that many tokens, and some files never end.
-pub(crate) const LONGEST_INPUT: u64 = 64 << 20;
+pub(crate) const LONGEST_INPUT: u64 = 16 << 20;
 
 /// A text file for a prompt.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
@@ -237,7 +237,8 @@ pub(crate) fn text(bytes: Vec<u8>, what: &str) -> Result<String> {
         return Err(Error::new(
             Kind::PromptTooLong,
             format!("{what} is longer than {}", Bytes(LONGEST_INPUT)),
-        ));
+        )
+        .hint("give the part that matters, such as with `head -c 100000`"));
     }
     utf8(bytes, what)
 }
@@ -251,14 +252,18 @@ fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
     })
 }
 
-/// Write a file whole or not at all.
+/// Write a file whole or not at all. One that is there keeps its place, also behind a link, and who may read it.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         std::io::Write::write_all(&mut file, text.as_bytes())?;
+        if let Ok(about) = fs::metadata(path) {
+            file.as_file().set_permissions(about.permissions())?;
+        }
         file.as_file().sync_all()?;
-        file.persist(path)?;
+        file.persist(path).map_err(|e| e.error)?;
         Ok(())
     };
     write().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))

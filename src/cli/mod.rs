@@ -41,7 +41,7 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
         Err(error) => return refuse(&error, json),
     };
     if matches!(cli.command, Some(Command::Run(_) | Command::Chat(_))) {
-        spin::shorten(argv);
+        spin::shorten_if_busy(argv);
     }
     let mut ui = Ui::new(cli.volume);
     crate::engine::log::listen(cli.volume.verbose.then(|| Box::new(ui::log_line) as _), ui::last_words);
@@ -116,6 +116,11 @@ fn usage_error(error: &clap::Error) -> Error {
             Some(ContextValue::Strings(many)) => many.first().cloned(),
             _ => None,
         });
+    let is_pull = error.get(ContextKind::InvalidSubcommand) == Some(&ContextValue::String("pull".to_owned()));
+    if is_pull {
+        return Error::usage("this version does not download models yet")
+            .hint("fetch a GGUF file with a browser, then `infer run FILE \"your question\"`");
+    }
     let hint = tip.map_or_else(
         || "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
         |tip| format!("did you mean `{tip}`?"),

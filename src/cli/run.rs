@@ -6,17 +6,20 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::args::{ChatArgs, RunArgs};
-use super::chat;
 use super::load::{self, Loaded};
 use super::screen::{Screen, stats_line};
 use super::settings::Settings;
 use super::ui::Ui;
+use super::{chat, dirs};
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
+use crate::model;
 use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
+    // A model that isn't there is told before a prompt is read that may take its time.
+    model::locate(&args.common.model.model, &dirs::cache()?)?;
     let prompt = gather(ui, &args)?;
     if prompt.trim().is_empty() {
         if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
@@ -58,6 +61,11 @@ fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
         parts.push(args.prompt.join(" "));
     }
     for file in &args.files {
+        if file.as_os_str() == "-" {
+            return Err(
+                Error::usage("`-f` takes a file").hint("piped input is part of the prompt without a flag")
+            );
+        }
         parts.push(load::read_text(file)?);
     }
     if ui.has_piped_input() {
@@ -67,7 +75,7 @@ fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
             parts.push(load::text(input, "the piped input")?);
         }
     }
-    Ok(join(parts, args.raw))
+    load::text(join(parts, args.raw).into_bytes(), "the prompt")
 }
 
 /// One prompt of its parts. Only the joints are tidied, and the end where a template follows: an answer can depend

@@ -4,7 +4,7 @@
 //! shown raw in a pipe, and with its control characters escaped on a terminal.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -124,13 +124,13 @@ impl Ui {
         Ok(input)
     }
 
-    /// One line of piped stdin, without its end; `None` at the end of the input.
-    pub(crate) fn read_line(&self) -> Result<Option<String>> {
-        let mut line = String::new();
-        let read = self.leave_while(|| io::stdin().read_line(&mut line))?;
+    /// One line of piped stdin, up to `limit` bytes and without its end; `None` at the end of the input.
+    pub(crate) fn read_line(&self, limit: u64) -> Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let read = self.leave_while(|| io::stdin().lock().take(limit).read_until(b'\n', &mut line))?;
         let read = read.map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
-        let text = line.strip_suffix('\n').unwrap_or(&line);
-        Ok((read > 0).then(|| text.strip_suffix('\r').unwrap_or(text).to_owned()))
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        Ok((read > 0).then(|| text.strip_suffix(b"\r").unwrap_or(text).to_owned()))
     }
 
     // --- the product ---

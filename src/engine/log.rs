@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use llama_cpp_sys_2 as sys;
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// Takes each line of the log as it comes.
 pub(crate) type Sink = Box<dyn Fn(&str) + Send>;
@@ -69,7 +69,12 @@ pub(super) fn forget() {
 /// An error with the first line that llama.cpp logged as one: the cause stands only there.
 pub(super) fn failure(what: &str) -> Error {
     match first_error() {
-        Some(cause) => Error::failed(format!("{what}: {cause}")),
+        Some(cause) => {
+            let memory = ["insufficient memory", "failed to allocate", "out of memory"];
+            let kind =
+                if memory.iter().any(|sign| cause.contains(sign)) { Kind::TooBig } else { Kind::Failed };
+            Error::new(kind, format!("{what}: {cause}"))
+        }
         None => Error::failed(what.to_owned()),
     }
 }

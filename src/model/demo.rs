@@ -16,7 +16,7 @@ pub(crate) fn unpack(folder: &Path) -> Result<PathBuf> {
     }
     write(folder, &path).map_err(|e| {
         Error::failed(format!("cannot unpack the demo model into `{}`: {e}", folder.display()))
-            .hint("set XDG_CACHE_HOME to a folder that can be written")
+            .hint("set XDG_CACHE_HOME to a folder with room that can be written")
     })?;
     Ok(path)
 }

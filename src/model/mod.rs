@@ -16,14 +16,16 @@ pub(crate) fn locate(name: &str, cache: &Path) -> Result<PathBuf> {
     }
     let path = Path::new(name);
     // A folder is refused by the reader, which can say what it is.
-    if path.exists() {
-        return Ok(path.to_owned());
+    match path.try_exists() {
+        Ok(true) => return Ok(path.to_owned()),
+        Ok(false) => {}
+        Err(e) => return Err(Error::failed(format!("cannot open `{}`: {e}", name.escape_debug()))),
     }
     let looks_like_path = name.contains(std::path::MAIN_SEPARATOR)
         || path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"));
     let what = if looks_like_path { "file" } else { "model" };
     Err(Error::new(Kind::NotFound, format!("no such {what}: `{}`", name.escape_debug()))
-        .hint("give the path of a GGUF file, or try `infer run demo`"))
+        .hint("give the path of a GGUF file (this version does not download), or try `infer run demo`"))
 }
 
 #[cfg(test)]

@@ -267,8 +267,14 @@ impl<E: Engine> Session<E> {
             Thousands(tokens as u64),
             Thousands(window as u64)
         );
-        Err(Error::new(Kind::PromptTooLong, message)
-            .hint(format!("shorten it, or try `--ctx {}`", (tokens + 1).next_multiple_of(1024))))
+        // A window many times as large is no way out.
+        let larger = (tokens + 1).next_multiple_of(1024);
+        let hint = if larger <= 8 * window.max(1024) {
+            format!("shorten it, or try `--ctx {larger}`")
+        } else {
+            "shorten it, such as with `head -c 10000`".to_owned()
+        };
+        Err(Error::new(Kind::PromptTooLong, message).hint(hint))
     }
 
     fn system_len(&self) -> usize {
