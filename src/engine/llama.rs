@@ -347,7 +347,7 @@ impl Engine for Llama<'_> {
         Ok(0)
     }
 
-    fn feed(&mut self, tokens: &[Token]) -> Result<Fed> {
+    fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed> {
         let start = self.len();
         if start + tokens.len() > self.window {
             return Err(Error::failed(format!("the context of {} tokens is full", self.window)));
@@ -359,9 +359,15 @@ impl Engine for Llama<'_> {
             }
             let len = i32::try_from(chunk.len()).unwrap_or(i32::MAX);
             log::forget();
-            // SAFETY: not empty and at most n_batch tokens; the batch borrows the chunk and C does not write to it.
+            let mut outputs = vec![0_i8; chunk.len()];
+            if let Some(last) = outputs.last_mut() {
+                *last = (output && done + chunk.len() == start + tokens.len()).into();
+            }
+            // SAFETY: not empty and at most n_batch tokens; the batch borrows the chunk and the flags, one for each
+            // token, and C does not write to them.
             let code = unsafe {
-                let batch = sys::llama_batch_get_one(chunk.as_ptr().cast_mut(), len);
+                let mut batch = sys::llama_batch_get_one(chunk.as_ptr().cast_mut(), len);
+                batch.logits = outputs.as_mut_ptr();
                 sys::llama_decode(self.context.as_ptr(), batch)
             };
             match code {
@@ -455,7 +461,7 @@ mod tests {
             let token = llama.sample().unwrap();
             tokens.push(token);
             if tokens.len() < count {
-                assert_eq!(llama.feed(&[token]).unwrap(), Fed::All);
+                assert_eq!(llama.feed(&[token], true).unwrap(), Fed::All);
             }
         }
         tokens
@@ -470,11 +476,11 @@ mod tests {
         let weights = weights(1024, KvType::F16);
         let mut fresh = weights.open(Brake::default()).unwrap();
         let prompt = fresh.tokenize(PROMPT, true).unwrap();
-        fresh.feed(&prompt).unwrap();
+        fresh.feed(&prompt, true).unwrap();
         let wanted = generate(&mut fresh, &greedy(), 30);
         assert_eq!(fresh.len(), prompt.len() + 29);
         assert_eq!(fresh.truncate(prompt.len() - 1).unwrap(), prompt.len() - 1);
-        fresh.feed(&prompt[prompt.len() - 1..]).unwrap();
+        fresh.feed(&prompt[prompt.len() - 1..], true).unwrap();
         assert_eq!(generate(&mut fresh, &greedy(), 30), wanted);
         assert_eq!((fresh.truncate(0).unwrap(), fresh.len()), (0, 0));
         assert_eq!(fresh.truncate(5).unwrap(), 0, "there is nothing to keep");
@@ -487,7 +493,7 @@ mod tests {
         let prompt = llama.tokenize(PROMPT, true).unwrap();
         let mut tokens = |sampling: &Sampling| {
             llama.truncate(0).unwrap();
-            llama.feed(&prompt).unwrap();
+            llama.feed(&prompt, true).unwrap();
             generate(&mut llama, sampling, 20)
         };
         let hot =
@@ -504,7 +510,7 @@ mod tests {
         let weights = weights(1024, KvType::F16);
         let mut llama = weights.open(Brake::default()).unwrap();
         let prompt = llama.tokenize(PROMPT, true).unwrap();
-        llama.feed(&prompt).unwrap();
+        llama.feed(&prompt, true).unwrap();
         let logits = llama.logits().unwrap().to_vec();
         let top = argmax(&logits);
         // What llama.cpp's penalty does: a positive logit is divided, a negative one multiplied.
@@ -525,8 +531,22 @@ mod tests {
         let weights = weights(1024, KvType::F16);
         let mut llama = weights.open(Brake::default()).unwrap();
         let tokens: Vec<Token> = (0..1024).map(|i| 3 + i % 200).collect();
-        assert_eq!(llama.feed(&tokens).unwrap(), Fed::All);
-        assert_eq!(llama.feed(&[3]).unwrap_err().message, "the context of 1024 tokens is full");
+        assert_eq!(llama.feed(&tokens, true).unwrap(), Fed::All);
+        assert_eq!(llama.feed(&[3], true).unwrap_err().message, "the context of 1024 tokens is full");
+    }
+
+    #[test]
+    fn there_is_something_to_sample_only_where_it_was_asked_for() {
+        let weights = weights(1024, KvType::F16);
+        let mut llama = weights.open(Brake::default()).unwrap();
+        llama.begin(&greedy(), &[]).unwrap();
+        let prompt = llama.tokenize(PROMPT, true).unwrap();
+        llama.feed(&prompt, false).unwrap();
+        assert_eq!(llama.sample().unwrap_err().message, "nothing has been evaluated to sample from");
+        llama.truncate(0).unwrap();
+        llama.feed(&prompt[..3], false).unwrap();
+        llama.feed(&prompt[3..], true).unwrap();
+        assert!(llama.sample().is_ok());
     }
 
     #[test]
@@ -535,11 +555,11 @@ mod tests {
         let brake = Brake::default();
         let mut llama = weights.open(Arc::clone(&brake)).unwrap();
         brake.store(true, Ordering::Relaxed);
-        assert_eq!(llama.feed(&[3, 4, 5]).unwrap(), Fed::Interrupted(0));
+        assert_eq!(llama.feed(&[3, 4, 5], true).unwrap(), Fed::Interrupted(0));
         brake.store(false, Ordering::Relaxed);
-        assert_eq!((llama.feed(&[3, 4, 5]).unwrap(), llama.len()), (Fed::All, 3));
+        assert_eq!((llama.feed(&[3, 4, 5], true).unwrap(), llama.len()), (Fed::All, 3));
         brake.store(true, Ordering::Relaxed);
-        assert_eq!(llama.feed(&[6]).unwrap(), Fed::Interrupted(3));
+        assert_eq!(llama.feed(&[6], true).unwrap(), Fed::Interrupted(3));
         assert_eq!(llama.forget_half_done(2).unwrap(), 2);
     }
 
@@ -548,7 +568,7 @@ mod tests {
         let weights = weights(100, KvType::Q8_0);
         let mut llama = weights.open(Brake::default()).unwrap();
         assert_eq!(llama.window(), 100);
-        assert!(llama.feed(&[3; 101]).is_err() && llama.feed(&[3; 100]).is_ok());
+        assert!(llama.feed(&[3; 101], true).is_err() && llama.feed(&[3; 100], true).is_ok());
     }
 
     #[test]

@@ -110,8 +110,9 @@ pub(crate) trait Engine {
     /// where this kind of memory cannot go back so far.
     fn truncate(&mut self, len: usize) -> Result<usize>;
 
-    /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so.
-    fn feed(&mut self, tokens: &[Token]) -> Result<Fed>;
+    /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so. Only with `output` can
+    /// the next token be sampled afterwards; for a large vocabulary that costs as much as some tokens of a prompt.
+    fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed>;
 
     /// Start an answer: a fresh sampler whose penalties know `history`.
     fn begin(&mut self, sampling: &Sampling, history: &[Token]) -> Result<()>;

@@ -117,7 +117,7 @@ impl Engine for Scripted {
         Ok(self.cache.len())
     }
 
-    fn feed(&mut self, tokens: &[Token]) -> Result<Fed> {
+    fn feed(&mut self, tokens: &[Token], _: bool) -> Result<Fed> {
         assert!(!tokens.is_empty() && self.cache.len() + tokens.len() <= self.window, "an invalid batch");
         for (count, &token) in tokens.iter().enumerate() {
             if self.brake_after.is_some_and(|limit| self.fed >= limit) {

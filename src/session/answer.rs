@@ -120,7 +120,9 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         let total = tokens.len();
         let mut done = 0;
         for chunk in tokens.chunks(CHUNK) {
-            if sink(Event::Prefill { done, total }).is_break() || self.feed(chunk)?.is_break() {
+            if sink(Event::Prefill { done, total }).is_break()
+                || self.feed(chunk, done + chunk.len() == total)?.is_break()
+            {
                 return Ok(ControlFlow::Break(()));
             }
             done += chunk.len();
@@ -130,9 +132,9 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     }
 
     /// Evaluate, and mirror what the cache holds then. Breaks when the brake was on.
-    fn feed(&mut self, tokens: &[Token]) -> Result<ControlFlow<()>> {
+    fn feed(&mut self, tokens: &[Token], output: bool) -> Result<ControlFlow<()>> {
         let before = self.session.cache.len();
-        let fed = self.session.engine.feed(tokens);
+        let fed = self.session.engine.feed(tokens, output);
         match fed {
             Ok(Fed::All) => self.session.cache.extend(tokens),
             Ok(Fed::Interrupted(held)) => {
@@ -177,7 +179,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     /// Put the token just chosen into the cache, making room when there is none.
     fn advance(&mut self, token: Token, sink: &mut Sink) -> Result<Option<Finish>> {
         if self.session.cache.len() < self.session.engine.window() {
-            return Ok(self.feed(&[token])?.is_break().then_some(Finish::Interrupted));
+            return Ok(self.feed(&[token], true)?.is_break().then_some(Finish::Interrupted));
         }
         if !self.chat || self.options.overflow != Overflow::Rebuild {
             return Ok(Some(Finish::Window));

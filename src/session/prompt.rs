@@ -283,7 +283,7 @@ mod tests {
             unreachable!()
         }
 
-        fn feed(&mut self, _: &[Token]) -> Result<Fed> {
+        fn feed(&mut self, _: &[Token], _: bool) -> Result<Fed> {
             unreachable!()
         }
 
