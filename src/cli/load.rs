@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
@@ -34,21 +34,33 @@ pub(crate) struct Loaded {
     pub(crate) started: Instant,
 }
 
-/// Load the model that the arguments name. With `raw` no template is wanted.
-pub(crate) fn load(ui: &mut Ui, args: &AnswerArgs, matches: &ArgMatches, raw: bool) -> Result<Loaded> {
+/// The file of the model that the arguments name.
+pub(crate) fn locate(args: &AnswerArgs) -> Result<PathBuf> {
+    model::locate(&args.model.model, &dirs::cache()?)
+}
+
+/// Load the model in the file at `path`. With `raw` no template is wanted.
+pub(crate) fn load(
+    ui: &mut Ui,
+    path: &Path,
+    args: &AnswerArgs,
+    matches: &ArgMatches,
+    raw: bool,
+) -> Result<Loaded> {
     let started = Instant::now();
     version::advise_rebuild(ui);
-    let path = model::locate(&args.model.model, &dirs::cache()?)?;
-    let header = Header::open(&path)?.with_parts(&path)?;
-    header.check_runnable(&path)?;
+    let header = Header::open(path)?.with_parts(path)?;
+    header.check_runnable(path)?;
     let shape = header.shape();
     let settings = Settings::resolve(&args.sampling, matches, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
     let plan = plan(ui, args, &shape)?;
     check_positions(&header, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
-    let weights = load_weights(ui, &path, &plan)?;
-    ui.detail(&load_line(&shape, &plan, &weights, started.elapsed()));
+    let weights = load_weights(ui, path, &plan)?;
+    if ui.is_verbose() {
+        ui.note(&load_line(&shape, &plan, &weights, started.elapsed()));
+    }
     Ok(Loaded { name: args.model.model.clone(), weights, template, settings, ctx: plan.ctx, started })
 }
 
@@ -75,11 +87,7 @@ fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
         KvArg::Q4_0 => KvType::Q4_0,
     };
     check_kv(kv, shape)?;
-    let bytes = match kv {
-        KvType::F16 => 2.0,
-        KvType::Q8_0 => 34.0 / 32.0,
-        KvType::Q4_0 => 18.0 / 32.0,
-    };
+    let bytes = kv.bytes_per_value();
     let need = Need {
         weights: shape.tensor_bytes,
         kv: &|tokens| shape.kv_bytes(tokens, bytes, bytes),

@@ -6,20 +6,19 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::args::{ChatArgs, RunArgs};
+use super::chat;
 use super::load::{self, Loaded};
 use super::screen::{Screen, stats_line};
 use super::settings::Settings;
 use super::ui::Ui;
-use super::{chat, dirs};
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
-use crate::model;
 use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
     // A model that isn't there is told before a prompt is read that may take its time.
-    model::locate(&args.common.model.model, &dirs::cache()?)?;
+    let path = load::locate(&args.common)?;
     let prompt = gather(ui, &args)?;
     if prompt.trim().is_empty() {
         if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
@@ -29,7 +28,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
             Error::usage("the prompt is empty").hint("`infer run MODEL \"your question\"`, or pipe one in")
         );
     }
-    let mut loaded = load::load(ui, &args.common, matches, args.raw)?;
+    let mut loaded = load::load(ui, &path, &args.common, matches, args.raw)?;
     let raw = loaded.template.is_none();
     if raw && !args.raw {
         if args.common.system.is_some() {

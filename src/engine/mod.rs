@@ -63,6 +63,17 @@ pub(crate) enum KvType {
     Q4_0,
 }
 
+impl KvType {
+    /// Bytes for one number of a key or a value: a block of 32 has one scale, 16 bits wide.
+    pub(crate) fn bytes_per_value(self) -> f64 {
+        match self {
+            Self::F16 => 2.0,
+            Self::Q8_0 => 34.0 / 32.0,
+            Self::Q4_0 => 18.0 / 32.0,
+        }
+    }
+}
+
 /// Where a model goes and how large its cache is.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadPlan {
