@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod fit;
 pub(crate) mod gguf;
 pub(crate) mod name;
+pub(crate) mod quant;
 pub(crate) mod store;
 
 /// The file of a model by name: `demo`, or a path.

@@ -164,10 +164,11 @@ fn rewrite(path: &Path, head: &JournalHead, blocks: &Blocks) -> io::Result<File>
     for (&b, xxh3) in blocks {
         text.extend(line(&BlockLine { b, x: format!("{xxh3:016x}") })?);
     }
-    let mut file = super::beside(path)?;
+    let (mut file, temporary) = super::temporary(path.parent().unwrap_or(Path::new(".")), "journal")?;
     file.write_all(&text)?;
-    file.as_file().sync_data()?;
-    Ok(file.persist(path)?)
+    file.sync_data()?;
+    temporary.persist(path)?;
+    Ok(file)
 }
 
 fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
