@@ -8,6 +8,8 @@ pub(crate) mod arch;
 pub(crate) mod demo;
 pub(crate) mod fit;
 pub(crate) mod gguf;
+pub(crate) mod name;
+pub(crate) mod quant;
 
 /// The file of a model by name: `demo`, or a path.
 pub(crate) fn locate(name: &str, cache: &Path) -> Result<PathBuf> {
