@@ -13,8 +13,8 @@ use crate::human::{Escaped, is_harmful};
 mod checked;
 
 #[expect(unused_imports, reason = "wired in the next commit")]
-pub(crate) use checked::{is_commit, is_sha256};
-pub(crate) use checked::{RepoId, RepoPath, Revision};
+pub(crate) use checked::is_commit;
+pub(crate) use checked::{RepoId, RepoPath, Revision, is_sha256};
 
 /// Besides the endpoint, the hosts that serve the same names.
 const HUB_HOSTS: [&str; 3] = ["huggingface.co", "hf.co", "www.huggingface.co"];
