@@ -11,6 +11,7 @@ pub(crate) mod gguf;
 pub(crate) mod name;
 pub(crate) mod quant;
 pub(crate) mod store;
+pub(crate) mod registry;
 
 /// The file of a model by name: `demo`, or a path.
 pub(crate) fn locate(name: &str, cache: &Path) -> Result<PathBuf> {
