@@ -26,7 +26,7 @@ pub(super) fn bytes_of(hub: &Path, blob: &Path) -> Option<PathBuf> {
 
 /// The blobs that stand for these bytes, or `None` where that is not known for certain.
 pub(super) fn users(hub: &Path, bytes: &Path) -> Option<BTreeSet<PathBuf>> {
-    let manifest = fs::read_to_string(bytes.with_added_extension("refs")).ok()?;
+    let manifest = fs::read_to_string(bytes.with_extension("refs")).ok()?;
     let there = fs::canonicalize(bytes).ok()?;
     let mut users = BTreeSet::new();
     for line in manifest.lines().filter(|line| is_blob_path(Path::new(line))) {
@@ -50,7 +50,7 @@ fn is_blob_path(path: &Path) -> bool {
 
 /// Remove shared bytes that no blob stands for any more; how many there were.
 pub(super) fn sweep(hub: &Path, bytes: &Path) -> u64 {
-    let lock = bytes.with_added_extension("lock");
+    let lock = bytes.with_extension("lock");
     let Ok((file, created)) = open_plain(&lock) else { return 0 };
     #[cfg(unix)]
     if created {
@@ -64,7 +64,7 @@ pub(super) fn sweep(hub: &Path, bytes: &Path) -> u64 {
     let unused = users(hub, bytes).is_some_and(|users| users.is_empty());
     match fs::symlink_metadata(bytes) {
         Ok(metadata) if unused && metadata.is_file() && fs::remove_file(bytes).is_ok() => {
-            let _ = fs::remove_file(bytes.with_added_extension("refs"));
+            let _ = fs::remove_file(bytes.with_extension("refs"));
             metadata.len()
         }
         _ => 0,

@@ -643,7 +643,7 @@ fn bytes_that_python_shares_go_with_the_last_that_needs_them() {
     assert!(cache.store.has(&repo(), &sha('1'), 5));
     let manifest =
         format!("models--Org--Name-GGUF/blobs/{0}\nmodels--org--other/blobs/{0}\n../x\nrubbish\n", sha('1'));
-    let refs = bytes.with_added_extension("refs");
+    let refs = bytes.with_extension("refs");
     let paths = ["x-Q8_0.gguf".to_owned()];
     let target = Target::Files { repo: &repo(), revision: None, paths: &paths };
 
