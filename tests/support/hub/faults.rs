@@ -132,6 +132,11 @@ pub(crate) enum Fault {
     Commit(String),
     /// As from no hub: no `X-Repo-Commit`.
     NoCommit,
+    /// A header more, or another value for it: a `Link` to elsewhere.
+    Header {
+        name: String,
+        value: String,
+    },
 }
 
 impl Fault {
@@ -168,7 +173,7 @@ impl Fault {
             | Self::NoSize
             | Self::Etag(_)
             | Self::NoEtag => Place::Resolve,
-            Self::Commit(_) | Self::NoCommit => Place::Hub,
+            Self::Commit(_) | Self::NoCommit | Self::Header { .. } => Place::Hub,
             _ => Place::Cdn,
         }
     }
@@ -381,6 +386,7 @@ fn spoil_head(answer: &mut Answer, fault: &Fault, third: &str) {
             answer.replace_commit(commit);
         }
         Fault::NoCommit => answer.unset("X-Repo-Commit"),
+        Fault::Header { name, value } => answer.set(name, value),
         Fault::WrongContentRange => {
             let (start, end, len) = (answer.range.start + 1, answer.range.end, answer.content.len());
             answer.set("Content-Range", &format!("bytes {start}-{end}/{len}"));

@@ -199,7 +199,7 @@ impl Hub {
         locked(&self.shared.log).connections.iter().filter(|known| **known == server).count()
     }
 
-    /// Bytes of bodies that the CDN and the third host have sent.
+    /// Bytes of files that the CDN and the third host have sent: given to the network, not yet taken by a client.
     pub(crate) fn cdn_bytes(&self) -> u64 {
         locked(&self.shared.log).cdn_bytes
     }

@@ -67,7 +67,7 @@ impl Request {
 pub(super) struct Log {
     pub(super) requests: Vec<Request>,
     pub(super) connections: Vec<Server>,
-    /// Bytes of bodies that the CDN and the third host have sent, and that they may have sent by now.
+    /// Bytes of files that the CDN and the third host have sent, and that they may send by now.
     pub(super) cdn_bytes: u64,
     promised: u64,
     pub(super) hold: Option<u64>,
@@ -265,6 +265,7 @@ impl Connection<'_> {
     fn body(&mut self, answer: &Answer, delivery: &Delivery, entry: Entry) -> io::Result<bool> {
         let rate = self.slow.or(locked(&self.shared.pace).rate);
         let most = rate.map_or(PIECE, |rate| (rate / 50).clamp(1, PIECE));
+        let of_file = answer.place == Place::Cdn && matches!(answer.status, 200 | 206);
         let (start, mut sent) = (Instant::now(), 0);
         let (mut scratch, mut spoilt) = (Vec::new(), Vec::new());
         let mut rest = answer.range.clone();
@@ -275,17 +276,18 @@ impl Connection<'_> {
         while !rest.is_empty() && sent < stop {
             let piece = answer.content.piece(&rest, &mut scratch);
             let wanted = (piece.len() as u64).min(most).min(stop - sent);
-            let len = if answer.place == Place::Cdn { self.allowed(wanted)? } else { wanted };
+            let len = if of_file { self.allowed(wanted)? } else { wanted };
             let piece = flipped(&piece[..index(len)], rest.start, &delivery.flips, &mut spoilt);
-            self.stream.write_all(piece)?;
             (rest.start, sent) = (rest.start + len, sent + len);
-            if rest.is_empty() && delivery.end == End::Never {
-                rest = answer.range.clone();
-            }
-            self.count(answer.place, len, entry);
             if let Some(rate) = rate {
                 let due = Duration::from_secs_f64(seconds(sent, rate));
                 thread::sleep(due.saturating_sub(start.elapsed()));
+            }
+            // Counted first: what a client has, is in the record.
+            self.count(of_file, len, entry);
+            self.stream.write_all(piece)?;
+            if rest.is_empty() && delivery.end == End::Never {
+                rest = answer.range.clone();
             }
         }
         if matches!(delivery.end, End::Stall(_)) {
@@ -294,35 +296,31 @@ impl Connection<'_> {
         Ok(rest.is_empty())
     }
 
-    fn count(&self, place: Place, len: u64, entry: Entry) {
+    fn count(&self, of_file: bool, len: u64, entry: Entry) {
         let mut log = locked(&self.shared.log);
         if log.forgotten == entry.0 {
             log.requests[entry.1].sent += len;
-            if place == Place::Cdn {
+            if of_file {
                 log.cdn_bytes += len;
             }
         }
         self.shared.changed.notify_all();
     }
 
-    /// How many of `wanted` bytes may leave the CDN now; waits while it is held.
+    /// How many of `wanted` bytes may leave the CDN now; waits while it is held. A client that left gets nothing more,
+    /// though the network would take it.
     fn allowed(&self, wanted: u64) -> io::Result<u64> {
         let mut log = locked(&self.shared.log);
-        let mut was_held = false;
         loop {
+            if self.shared.stopping() || self.is_closed() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
             let room = log.hold.map_or(u64::MAX, |hold| hold.saturating_sub(log.promised));
             if room > 0 {
-                if was_held && self.is_closed() {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
                 let len = wanted.min(room);
                 log.promised += len;
                 return Ok(len);
             }
-            if self.shared.stopping() || self.is_closed() {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            was_held = true;
             log = self.shared.changed.wait_timeout(log, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
