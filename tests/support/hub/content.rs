@@ -136,6 +136,30 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// A gzip file whose blocks are stored as they are.
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let mut blocks = bytes.chunks(0xffff).peekable();
+    while let Some(block) = blocks.next() {
+        let len = u16::try_from(block.len()).expect("a block of at most 65535 bytes");
+        out.push(u8::from(blocks.peek().is_none()));
+        out.extend(len.to_le_bytes());
+        out.extend((!len).to_le_bytes());
+        out.extend(block);
+    }
+    out.extend(crc32(bytes).to_le_bytes());
+    // gzip keeps the length modulo 2^32.
+    let len = u32::try_from(bytes.len() as u64 & 0xffff_ffff).expect("32 bits");
+    out.extend(len.to_le_bytes());
+    out
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
+    let fold = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
+    !bytes.iter().fold(!0, fold)
+}
+
 /// A file of a commit.
 #[derive(Clone)]
 pub(crate) struct File {

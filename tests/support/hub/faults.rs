@@ -1,9 +1,8 @@
 //! What can go wrong on the way: switches that turn an honest answer into another.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
-use super::content::Content;
+use super::content::{Content, gzip};
 use super::http::Answer;
 use super::server::Server;
 
@@ -416,7 +415,7 @@ fn spoil_body(answer: &mut Answer, fault: &Fault, delivery: &mut Delivery) {
             answer.set_content_range();
         }
         Fault::Gzip => {
-            answer.content = Content::new(gzip(&answer.content, &answer.range));
+            answer.content = Content::new(gzip(&answer.content.bytes(&answer.range)));
             answer.range = 0..answer.content.len();
             answer.unset("Content-Range");
             answer.set("Content-Encoding", "gzip");
@@ -432,29 +431,4 @@ fn spoil_body(answer: &mut Answer, fault: &Fault, delivery: &mut Delivery) {
         Fault::Silent => delivery.end = End::Silent,
         _ => {}
     }
-}
-
-/// A gzip file whose blocks are stored as they are.
-fn gzip(content: &Content, range: &Range<u64>) -> Vec<u8> {
-    let bytes = content.bytes(range);
-    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-    let mut blocks = bytes.chunks(0xffff).peekable();
-    while let Some(block) = blocks.next() {
-        let len = u16::try_from(block.len()).expect("a block of at most 65535 bytes");
-        out.push(u8::from(blocks.peek().is_none()));
-        out.extend(len.to_le_bytes());
-        out.extend((!len).to_le_bytes());
-        out.extend(block);
-    }
-    out.extend(crc32(&bytes).to_le_bytes());
-    // gzip keeps the length modulo 2^32.
-    let len = u32::try_from(bytes.len() as u64 & 0xffff_ffff).expect("32 bits");
-    out.extend(len.to_le_bytes());
-    out
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
-    let fold = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
-    !bytes.iter().fold(!0, fold)
 }
