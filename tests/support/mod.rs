@@ -7,6 +7,7 @@
 //! Status 0, empty stdout and empty stderr are expected unless the test says otherwise, so nothing goes unseen.
 
 mod diff;
+pub(crate) mod hub;
 mod selftest;
 #[cfg(unix)]
 mod terminal;
