@@ -11,7 +11,9 @@ pub(crate) enum Kind {
     Usage,
     /// No such model.
     NotFound,
-    /// The model or its context does not fit into memory.
+    /// The network, or access to what lies behind it.
+    Network,
+    /// The model or its context does not fit into memory, or onto the disk.
     TooBig,
     /// The prompt alone is longer than the context.
     PromptTooLong,
@@ -26,6 +28,7 @@ impl Kind {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::NotFound => 3,
+            Self::Network => 4,
             Self::TooBig => 5,
             Self::PromptTooLong => 6,
             Self::Interrupted => 130,
@@ -38,6 +41,7 @@ impl Kind {
             Self::Failed => "failed",
             Self::Usage => "usage",
             Self::NotFound => "not_found",
+            Self::Network => "network",
             Self::TooBig => "too_big",
             Self::PromptTooLong => "prompt_too_long",
             Self::Interrupted => "interrupted",

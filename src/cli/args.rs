@@ -14,6 +14,31 @@ Examples:
 Exit codes:
   0 done  1 failed  2 usage  3 no such model  5 does not fit  6 prompt too long  130 interrupted";
 
+const PULL_EXAMPLES: &str = "\
+Examples:
+  infer pull smollm2:135m                                  a name from `infer list --names`
+  infer pull Qwen/Qwen3-0.6B-GGUF                          a repository of the hub, its usual quant
+  infer pull Qwen/Qwen3-0.6B-GGUF:Q8_0 qwen3:4b            a quant, and another model
+  infer pull org/repo/file.gguf@v1.0                       one file of one revision
+  infer run \"$(infer pull qwen3:4b)\" \"Hello\"              the path of the model goes to stdout
+
+Files go into the cache of the Hugging Face hub, which Python's huggingface_hub shares, and appear there only when \
+their SHA-256 is right. Ctrl-C keeps what has come; the same command goes on. A token is read from HF_TOKEN or from \
+what `hf auth login` stored, the hub's address from HF_ENDPOINT, the cache from HF_HUB_CACHE or HF_HOME, and \
+HF_HUB_OFFLINE=1 keeps the network out.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  infer list
+  infer list --names
+  infer list --json | jq -r '.models[].name'";
+
+const RM_EXAMPLES: &str = "\
+Examples:
+  infer rm smollm2:135m
+  infer rm Qwen/Qwen3-0.6B-GGUF:Q8_0 --dry-run
+  infer rm org/repo --yes              every model of a repository, and its partial downloads";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   infer run demo \"What is the capital of France?\"
@@ -62,6 +87,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Download a model from the hub, or go on with a download
+    #[command(after_help = PULL_EXAMPLES)]
+    Pull(PullArgs),
+    /// List the models on this machine, and downloads that did not end
+    #[command(after_help = LIST_EXAMPLES)]
+    List(ListArgs),
+    /// Remove models and partial downloads
+    #[command(after_help = RM_EXAMPLES)]
+    Rm(RmArgs),
     /// Answer one prompt
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
@@ -79,6 +113,72 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// Names, repositories or files: `qwen3:4b`, `org/repo[:QUANT][@REVISION]`, `org/repo/file.gguf`, or a URL of the hub
+    #[arg(value_name = "MODEL", required = true)]
+    pub(crate) models: Vec<String>,
+
+    /// Connections per file
+    #[arg(long, value_name = "N", default_value_t = 8, env = "INFER_CONNECTIONS",
+        value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) connections: u8,
+
+    /// Attempts in a row that may bring nothing before it gives up
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) retries: u32,
+
+    /// Refuse a model larger than this, such as `8GB` or `500MB`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_size: Option<u64>,
+
+    /// Say what would be fetched, and fetch nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print events as lines of JSON
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Also what no name refers to: loose files of the cache, and downloads of other programs
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// The names that `infer pull` knows, instead of what is here
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) names: bool,
+
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Models, repositories or partial downloads, as `infer list` names them
+    #[arg(value_name = "MODEL", required = true)]
+    pub(crate) models: Vec<String>,
+
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Everything that is here of the repositories, other programs' files too
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -155,9 +255,13 @@ pub(crate) struct AnswerArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModelArgs {
-    /// The path of a GGUF file, or `demo`
+    /// A name (`qwen3:4b`, `demo`), a repository (`org/repo[:QUANT]`), or the path of a GGUF file
     #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
     pub(crate) model: String,
+
+    /// Download the model without asking when it is not here
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 
     /// Layers on the GPU: a number, `auto` (what fits) or `all`
     #[arg(help_heading = "Placement", long, visible_alias = "ngl", value_name = "N|auto|all", default_value = "auto", env = "INFER_GPU_LAYERS",
@@ -266,7 +370,7 @@ pub(crate) struct VolumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The path of a GGUF file, or `demo`
+    /// A name (`qwen3:4b`, `demo`), a repository (`org/repo[:QUANT]`), or the path of a GGUF file
     #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
     pub(crate) model: String,
 
@@ -314,6 +418,33 @@ pub(crate) enum PresetArg {
     Creative,
 }
 
+/// Bytes, with a unit of 1000 or 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size such as `8GB`, `500MB` or a number of bytes".to_owned();
+    let lower = text.to_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let unit: u64 = match lower[digits.len()..].trim() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.parse().ok().filter(|n| (0.0..1e9).contains(n)).ok_or_else(wrong)?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is in the range, and a byte more or less does not matter"
+    )]
+    Ok((number * unit as f64) as u64)
+}
+
 fn parse_gpu_layers(text: &str) -> Result<crate::engine::GpuLayers, String> {
     use crate::engine::GpuLayers;
     match text {
@@ -332,6 +463,23 @@ mod tests {
     #[test]
     fn the_tree_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("8GB", Some(8_000_000_000)),
+            ("1.5g", Some(1_500_000_000)),
+            ("500 MB", Some(500_000_000)),
+            ("2GiB", Some(2 << 30)),
+            ("1024", Some(1024)),
+            ("", None),
+            ("-1GB", None),
+            ("8 parsecs", None),
+            ("1e300", None),
+        ] {
+            assert_eq!(parse_size(text).ok(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::human::{Count, Thousands};
 use crate::session::{Event, Finish, Outcome, Overflow, Role, Session, Sink, transcript};
 
 pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<()> {
-    let mut loaded = load::load(ui, &load::locate(&args.common)?, &args.common, matches, false)?;
+    let found = load::locate(ui, &args.common)?;
+    let mut loaded = load::load(ui, &found, &args.common, matches, false)?;
     if loaded.template.is_none() {
         return Err(Error::failed("the model has no chat template, so it can only continue texts")
             .hint("try `--template chatml`, or `infer run MODEL --raw \"Once upon a time\"`"));

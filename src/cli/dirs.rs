@@ -18,6 +18,18 @@ pub(crate) fn state() -> Option<PathBuf> {
     project().map(|dirs| dirs.state_dir().unwrap_or(dirs.data_dir()).to_owned())
 }
 
+/// What the person has written for us, such as names for models. `None` where there is no home.
+pub(crate) fn config() -> Option<PathBuf> {
+    project().map(|dirs| dirs.config_dir().to_owned())
+}
+
+/// What was made here and cannot be fetched again.
+pub(crate) fn data() -> Result<PathBuf> {
+    project()
+        .map(|dirs| dirs.data_dir().to_owned())
+        .ok_or_else(|| Error::failed("no home folder to keep models in").hint("set HOME, or XDG_DATA_HOME"))
+}
+
 /// Where `~` points.
 pub(crate) fn home() -> Option<PathBuf> {
     directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned())

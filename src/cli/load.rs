@@ -3,23 +3,24 @@
 use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 
 use super::args::{AnswerArgs, KvArg, OverflowArg, ThinkArg};
+use super::pull::Found;
 use super::settings::Settings;
 use super::ui::Ui;
-use super::{dirs, version};
+use super::{pull, version};
 use crate::engine::llama::Weights;
 use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Seconds, Thousands};
+use crate::machine;
 use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
 use crate::session::{Options, Overflow, Template, Think};
-use crate::{machine, model};
 
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {
@@ -34,25 +35,27 @@ pub(crate) struct Loaded {
     pub(crate) started: Instant,
 }
 
-/// The file of the model that the arguments name.
-pub(crate) fn locate(args: &AnswerArgs) -> Result<PathBuf> {
-    model::locate(&args.model.model, &dirs::cache()?)
+/// The model that the arguments name.
+pub(crate) fn locate(ui: &mut Ui, args: &AnswerArgs) -> Result<Found> {
+    pull::obtain(ui, &args.model.model, args.model.yes)
 }
 
-/// Load the model in the file at `path`. With `raw` no template is wanted.
+/// Load a model. With `raw` no template is wanted.
 pub(crate) fn load(
     ui: &mut Ui,
-    path: &Path,
+    found: &Found,
     args: &AnswerArgs,
     matches: &ArgMatches,
     raw: bool,
 ) -> Result<Loaded> {
     let started = Instant::now();
+    let path = &found.path;
     version::advise_rebuild(ui);
     let header = Header::open(path)?.with_parts(path)?;
     header.check_runnable(path)?;
     let shape = header.shape();
-    let settings = Settings::resolve(&args.sampling, matches, |key| header.f64(key))?;
+    let in_registry = |name: &str| found.sampling.get(name).copied();
+    let settings = Settings::resolve(&args.sampling, matches, in_registry, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
     let plan = plan(ui, args, &shape)?;
     check_positions(&header, plan.ctx)?;
@@ -290,7 +293,7 @@ mod tests {
     #[test]
     fn the_demo_model_answers_what_its_readme_says() {
         let folder = tempfile::tempdir().unwrap();
-        let path = model::demo::unpack(folder.path()).unwrap();
+        let path = crate::model::demo::unpack(folder.path()).unwrap();
         let header = Header::open(&path).unwrap();
         let template = template(None, &header, &header.shape()).unwrap();
         let plan = LoadPlan {

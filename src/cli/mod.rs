@@ -4,8 +4,12 @@ mod args;
 mod chat;
 mod commands;
 mod dirs;
+mod hub;
 mod lines;
 mod load;
+mod models;
+mod pull;
+mod room;
 mod run;
 mod screen;
 mod settings;
@@ -22,9 +26,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::error::{Error, Kind, Result};
-use crate::model;
+use crate::model::Located;
 use crate::model::gguf::Header;
 use args::{Cli, Command, ShowArgs, VolumeArgs};
+use room::Room;
+use show::Source;
 use ui::Ui;
 
 /// The whole program.
@@ -59,6 +65,9 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::Run(args)) => run::run(ui, args, matches),
         Some(Command::Chat(args)) => chat::run(ui, &args, matches),
         Some(Command::Show(args)) => show(ui, &args),
+        Some(Command::Pull(args)) => pull::run(ui, &args),
+        Some(Command::List(args)) => models::list(ui, &args),
+        Some(Command::Rm(args)) => models::remove(ui, &args),
         Some(Command::Completions { shell }) => {
             completions(ui, shell);
             Ok(())
@@ -116,11 +125,6 @@ fn usage_error(error: &clap::Error) -> Error {
             Some(ContextValue::Strings(many)) => many.first().cloned(),
             _ => None,
         });
-    let is_pull = error.get(ContextKind::InvalidSubcommand) == Some(&ContextValue::String("pull".to_owned()));
-    if is_pull {
-        return Error::usage("this version does not download models yet")
-            .hint("fetch a GGUF file with a browser, then `infer run FILE \"your question\"`");
-    }
     let hint = tip.map_or_else(
         || "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
         |tip| format!("did you mean `{tip}`?"),
@@ -129,18 +133,33 @@ fn usage_error(error: &clap::Error) -> Error {
 }
 
 fn show(ui: &mut Ui, args: &ShowArgs) -> Result<()> {
-    let path = model::locate(&args.model, &dirs::cache()?)?;
-    let header = Header::open(&path)?;
+    let places = pull::places()?;
+    match places.locate(&args.model)? {
+        Located::File(path) => {
+            let header = Header::open(&path)?;
+            // The template stands in the first part.
+            let header = if args.template { header } else { header.with_parts(&path)? };
+            show_header(ui, args, &header, &Source::Here(&path))
+        }
+        Located::Remote(model) => {
+            let (plan, header) = pull::peek(ui, &places, &args.model, &model)?;
+            show_header(ui, args, &header, &Source::Hub(&plan, room::fits(&header.shape(), &Room::here())))
+        }
+    }
+}
+
+fn show_header(ui: &mut Ui, args: &ShowArgs, header: &Header, source: &Source<'_>) -> Result<()> {
     // Whether all of it could be written is asked once, at the end.
     let _: ControlFlow<()> = if args.template {
-        let template = load::own_template(&header).ok_or_else(|| {
+        let template = load::own_template(header).ok_or_else(|| {
             Error::failed("the model has no chat template")
                 .hint("`infer run MODEL --raw` continues a text without one")
         })?;
         ui.page(template)
+    } else if args.json {
+        ui.json(&show::json(header, source))
     } else {
-        let header = header.with_parts(&path)?;
-        if args.json { ui.json(&show::json(&header, &path)) } else { ui.page(&show::text(&header, &path)) }
+        ui.page(&show::text(header, source))
     };
     Ok(())
 }

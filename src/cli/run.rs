@@ -18,7 +18,7 @@ use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
     // A model that isn't there is told before a prompt is read that may take its time.
-    let path = load::locate(&args.common)?;
+    let found = load::locate(ui, &args.common)?;
     let prompt = gather(ui, &args)?;
     if prompt.trim().is_empty() {
         if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
@@ -28,7 +28,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
             Error::usage("the prompt is empty").hint("`infer run MODEL \"your question\"`, or pipe one in")
         );
     }
-    let mut loaded = load::load(ui, &path, &args.common, matches, args.raw)?;
+    let mut loaded = load::load(ui, &found, &args.common, matches, args.raw)?;
     let raw = loaded.template.is_none();
     if raw && !args.raw {
         if args.common.system.is_some() {

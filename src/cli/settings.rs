@@ -1,4 +1,5 @@
-//! How answers are sampled and where each value came from: flag, environment, preset, the model's file, or us.
+//! How answers are sampled and where each value came from: flag, environment, preset, the registry of names, the model's
+//! file, or us.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,6 +16,8 @@ pub(crate) enum Origin {
     Flag,
     Env,
     Preset,
+    /// What `models.toml` says for the model's name.
+    Registry,
     /// The model's file.
     Model,
     Default,
@@ -30,6 +33,7 @@ impl Origin {
             Self::Flag => "flag",
             Self::Env => "env",
             Self::Preset => "preset",
+            Self::Registry => "registry",
             Self::Model => "model",
             Self::Default => "default",
             Self::Random => "random",
@@ -56,21 +60,25 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Flag over environment over preset over the model's file over the defaults.
+    /// Flag over environment over preset over the registry over the model's file over the defaults. The registry is asked
+    /// by our own names, the file by its keys.
     pub(crate) fn resolve(
         args: &SamplingArgs,
         matches: &ArgMatches,
+        in_registry: impl Fn(&str) -> Option<f64>,
         in_model: impl Fn(&str) -> Option<f64>,
     ) -> Result<Self> {
         let mut settings = Self { sampling: Sampling::default(), origins: [Origin::Default; NAMES.len()] };
         settings.origins[5] = Origin::Random;
         for (name, key) in NAMES {
-            let Some(value) = in_model(key).filter(|v| v.is_finite()) else { continue };
-            let mut with = settings.clone();
-            with.put(name, value, Origin::Model);
-            // A file is no reason to refuse work: a value that no sampler can use is not one.
-            if with.sampling.validate().is_ok() {
-                settings = with;
+            for (value, origin) in [(in_model(key), Origin::Model), (in_registry(name), Origin::Registry)] {
+                let Some(value) = value.filter(|v| v.is_finite()) else { continue };
+                let mut with = settings.clone();
+                with.put(name, value, origin);
+                // A file is no reason to refuse work: a value that no sampler can use is not one.
+                if with.sampling.validate().is_ok() {
+                    settings = with;
+                }
             }
         }
         if let Some(last_n) =
@@ -203,9 +211,34 @@ mod tests {
     use super::*;
 
     fn resolve(argv: &[&str], in_model: impl Fn(&str) -> Option<f64>) -> Result<Settings> {
+        resolve_both(argv, |_| None, in_model)
+    }
+
+    fn resolve_both(
+        argv: &[&str],
+        in_registry: impl Fn(&str) -> Option<f64>,
+        in_model: impl Fn(&str) -> Option<f64>,
+    ) -> Result<Settings> {
         let command = SamplingArgs::augment_args(clap::Command::new("x")).no_binary_name(true);
         let matches = command.get_matches_from(argv);
-        Settings::resolve(&SamplingArgs::from_arg_matches(&matches).unwrap(), &matches, in_model)
+        let args = SamplingArgs::from_arg_matches(&matches).unwrap();
+        Settings::resolve(&args, &matches, in_registry, in_model)
+    }
+
+    #[test]
+    fn the_registry_lies_over_the_file_and_below_what_was_said() {
+        let registry = |name: &str| {
+            [("temp", 0.3), ("top_k", 7.0), ("top_p", 9.0)].iter().find(|r| r.0 == name).map(|r| r.1)
+        };
+        let settings =
+            resolve_both(&["--temp", "0.9"], registry, |key| key.ends_with("top_k").then_some(20.0)).unwrap();
+        for (name, value, origin) in [
+            ("temp", "0.9", Origin::Flag),
+            ("top_k", "7", Origin::Registry),
+            ("top_p", "0.95", Origin::Default),
+        ] {
+            assert_eq!(row(&settings, name), (value.to_owned(), origin), "{name}");
+        }
     }
 
     fn row(settings: &Settings, name: &str) -> (String, Origin) {

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::room::Fits;
 use crate::human::{Bytes, Count, Escaped, Params, Thousands};
 use crate::model::gguf::{Header, Shape};
+use crate::model::pull::Plan;
 
 /// The context for which the size of the KV cache is shown, in tokens.
 const SHOWN_CONTEXT: u64 = 8192;
@@ -14,10 +16,17 @@ const SHOWN_CONTEXT: u64 = 8192;
 const F16: f64 = 2.0;
 
 /// An aligned table, with a line break at the end of each line.
-pub(crate) fn text(header: &Header, path: &Path) -> String {
+pub(crate) fn text(header: &Header, source: &Source<'_>) -> String {
     let shape = header.shape();
     let mut table = Table::default();
-    table.row("file", Escaped(&path.to_string_lossy()));
+    match source {
+        Source::Here(path) => table.row("file", Escaped(&path.to_string_lossy())),
+        Source::Hub(plan, fits) => {
+            let file = plan.files.first().map_or_else(String::new, |planned| planned.file.to_string());
+            table.row("file", format_args!("{} (on the hub, not here)", Escaped(&file)));
+            table.row("fits here", fits);
+        }
+    }
     identity(&mut table, &shape);
     weights(&mut table, &shape);
     dimensions(&mut table, &shape);
@@ -28,11 +37,28 @@ pub(crate) fn text(header: &Header, path: &Path) -> String {
 }
 
 /// The same facts as [`text`]: sizes in bytes, lengths in tokens, `null` where the file says nothing.
-pub(crate) fn json(header: &Header, path: &Path) -> Value {
+pub(crate) fn json(header: &Header, source: &Source<'_>) -> Value {
     let shape = header.shape();
+    let mut value = facts(header, &shape);
+    match source {
+        Source::Here(path) => value["path"] = json!(path.to_string_lossy()),
+        Source::Hub(plan, fits) => {
+            value["hub"] = json!({
+                "repo": plan.repo.to_string(),
+                "commit": plan.commit,
+                "files": plan.files.iter().map(|planned| planned.file.path.as_str()).collect::<Vec<_>>(),
+                "license": plan.license,
+            });
+            value["fits"] = fits.json();
+        }
+    }
+    value
+}
+
+fn facts(header: &Header, shape: &Shape) -> Value {
     let attention = shape.attention();
     json!({
-        "path": path.to_string_lossy(),
+        "path": null,
         "gguf_version": header.version,
         "architecture": shape.architecture,
         "name": shape.name,
@@ -74,6 +100,13 @@ pub(crate) fn json(header: &Header, path: &Path) -> Value {
             (name.to_owned(), number(value))
         }).collect::<serde_json::Map<_, _>>(),
     })
+}
+
+/// Where a header was read.
+pub(crate) enum Source<'a> {
+    Here(&'a Path),
+    /// On the hub, and whether it would run here.
+    Hub(&'a Plan, Fits),
 }
 
 fn identity(table: &mut Table, shape: &Shape) {
@@ -254,7 +287,7 @@ mod tests {
             .set("general.sampling.temp", Put::F32(0.6))
             .set("general.sampling.top_k", Put::I32(20));
         assert_eq!(
-            text(&header(&tiny), Path::new("a\nb.gguf")),
+            text(&header(&tiny), &Source::Here(Path::new("a\nb.gguf"))),
             "\
 file            a\\nb.gguf
 name            ti\\u{1b}[2Jny
@@ -287,7 +320,7 @@ sampling        temp 0.6, top_k 20
     fn the_table_of_a_file_that_says_little() {
         let tiny = Tiny::empty().set("general.architecture", Put::Text("llama".into()));
         assert_eq!(
-            text(&header(&tiny), Path::new("m.gguf")),
+            text(&header(&tiny), &Source::Here(Path::new("m.gguf"))),
             "\
 file           m.gguf
 architecture   llama
@@ -310,7 +343,7 @@ chat template  none
             .set("llama.expert_count", Put::U32(128))
             .set("llama.expert_used_count", Put::U32(8))
             .set("tokenizer.ggml.padding_token_id", Put::U32(9999));
-        let text = text(&header(&tiny), Path::new("m.gguf"));
+        let text = text(&header(&tiny), &Source::Here(Path::new("m.gguf")));
         for line in [
             "                F32   19 tensors  296.2 KB  74.0K parameters",
             "                Q8_0    1 tensor   18.2 KB  17.2K parameters",
@@ -328,7 +361,7 @@ chat template  none
         let tiny = Tiny::llama()
             .set("general.sampling.temp", Put::F32(0.6))
             .set("general.sampling.top_k", Put::I32(20));
-        let value = json(&header(&tiny), Path::new("m.gguf"));
+        let value = json(&header(&tiny), &Source::Here(Path::new("m.gguf")));
         for (pointer, expected) in [
             ("/path", json!("m.gguf")),
             ("/architecture", json!("llama")),
@@ -353,13 +386,13 @@ chat template  none
 
     #[test]
     fn the_object_keeps_its_keys_when_there_is_nothing_to_say() {
-        let full = json(&header(&Tiny::llama()), Path::new("m.gguf"));
-        let bare = json(&header(&Tiny::empty()), Path::new("m.gguf"));
+        let full = json(&header(&Tiny::llama()), &Source::Here(Path::new("m.gguf")));
+        let bare = json(&header(&Tiny::empty()), &Source::Here(Path::new("m.gguf")));
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&full), keys(&bare));
         assert_eq!(bare["attention"], Value::Null);
         assert_eq!(bare["heads"], Value::Null);
         let uneven = Tiny::llama().set("llama.attention.head_count_kv", Put::U32s(vec![2, 1]));
-        assert_eq!(json(&header(&uneven), Path::new("m.gguf"))["kv_heads"], json!([2, 1]));
+        assert_eq!(json(&header(&uneven), &Source::Here(Path::new("m.gguf")))["kv_heads"], json!([2, 1]));
     }
 }

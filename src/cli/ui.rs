@@ -17,8 +17,10 @@ use crate::human::{Escaped, is_harmful};
 
 mod bar;
 mod ctrl_c;
+mod downloads;
 
 pub(crate) use bar::Bar;
+pub(crate) use downloads::Downloads;
 
 /// Which streams are a terminal.
 #[derive(Clone, Copy)]
@@ -281,8 +283,36 @@ impl Ui {
 
     /// A bar over `total` steps, on a terminal and when the work lasts. Not between the lines of `--verbose`.
     pub(crate) fn progress(&self, label: &str, total: u64) -> Bar {
-        let wanted = self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose;
-        Bar::new(label, total, wanted)
+        Bar::new(label, total, self.draws_bars())
+    }
+
+    /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`.
+    pub(crate) fn downloads(&self, files: usize, total: u64) -> Downloads {
+        Downloads::new(files, total, self.draws_bars())
+    }
+
+    /// Are bars shown? Lines stand for them where they are not.
+    pub(crate) fn draws_bars(&self) -> bool {
+        self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose
+    }
+
+    /// A person who can be asked something?
+    pub(crate) fn can_ask(&self) -> bool {
+        self.terminals.stdin && self.terminals.stderr
+    }
+
+    /// A question to a person; anything but yes is no.
+    pub(crate) fn confirm(&mut self, question: &str, default: bool) -> Result<bool> {
+        let choice = if default { "[Y/n]" } else { "[y/N]" };
+        self.break_line();
+        self.stderr(&format!("{} {choice} ", escape(question)));
+        let line = self.read_line(100)?;
+        let Some(line) = line else {
+            self.stderr("\n");
+            return Ok(false);
+        };
+        let answer = String::from_utf8_lossy(&line).trim().to_lowercase();
+        Ok(if answer.is_empty() { default } else { ["y", "yes"].contains(&answer.as_str()) })
     }
 
     // --- Ctrl-C ---

@@ -126,8 +126,8 @@ impl Header {
         Self::read(BufReader::with_capacity(1 << 16, file), about.len(), &quoted)
     }
 
-    /// Read a header from a stream of `len` bytes; `quoted` names it in errors.
-    fn read(stream: impl Read, len: u64, quoted: &str) -> Result<Self> {
+    /// Read a header from the beginning of a stream of `len` bytes; `quoted` names it in errors.
+    pub(crate) fn read(stream: impl Read, len: u64, quoted: &str) -> Result<Self> {
         read::header(stream, len, quoted)
     }
 

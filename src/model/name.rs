@@ -2,7 +2,6 @@
 //!
 //! Nothing here asks the network or a registry: a name is only taken apart and checked. What it is, it stays when it is
 //! printed and read again.
-#![cfg_attr(not(test), expect(dead_code, reason = "wired in the next commit"))]
 
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,6 @@ use crate::human::{Escaped, is_harmful};
 
 mod checked;
 
-#[expect(unused_imports, reason = "wired in the next commit")]
 pub(crate) use checked::is_commit;
 pub(crate) use checked::{RepoId, RepoPath, Revision, is_sha256};
 

@@ -1,7 +1,6 @@
 //! Which files of a repository are which model: helpers set aside, parts of one model together, quants told by name.
 //!
 //! A quant is read from a file's name as a whole token, so that `F16` is not found in `BF16` nor `Q2` in `AVQ2`.
-#![cfg_attr(not(test), expect(dead_code, reason = "wired in the next commit"))]
 
 use std::collections::BTreeMap;
 

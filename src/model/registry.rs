@@ -1,5 +1,4 @@
 //! Short names for models of the hub: those of `models.toml`, which is part of the program, under the user's own.
-#![cfg_attr(not(test), expect(dead_code, reason = "wired in the next commit"))]
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -11,8 +11,6 @@
 //! blobs/<..>/<xet hash>                                where Python may keep the bytes of several repositories' blobs
 //! ```
 
-#![allow(dead_code, unused_imports, reason = "wired in the next commit")]
-
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,11 +29,9 @@ mod remove;
 mod shared;
 mod walk;
 
-pub(crate) use cached::Snapshot;
-pub(crate) use journal::{Blocks, Journal, JournalHead, JournalWriter, Opened, Partial, StartedOver};
+pub(crate) use journal::{Journal, JournalHead, JournalWriter, Partial, StartedOver};
 pub(crate) use list::{Held, Listing, Loose, LooseKind, PartialFile, Place};
-pub(crate) use lock::Lock;
-pub(crate) use remove::{Removal, Step, Target, What};
+pub(crate) use remove::{Removal, Target};
 
 /// The two folders that hold models.
 #[derive(Debug, Clone)]
@@ -113,6 +109,24 @@ impl Store {
             return Err(Error::failed(format!("not a commit: `{}`", commit.escape_debug())));
         }
         Ok(join(&self.repo_folder(repo).join("snapshots").join(commit), &path.to_string()))
+    }
+
+    /// The model that was made here under this name.
+    pub(crate) fn made_here_as(&self, name: &str) -> Option<PathBuf> {
+        let file = format!("{name}.gguf");
+        let path = self.ours.join(RepoPath::parse(&file)?.as_str());
+        (!file.contains('/') && path.is_file()).then_some(path)
+    }
+
+    /// Remove what has been downloaded of a file. The lock must be held.
+    pub(crate) fn discard(&self, slot: &Slot) -> Result<()> {
+        for path in [&slot.part, &slot.journal] {
+            match fs::remove_file(path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot("remove", path, &e)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The bytes free for `path`, which need not exist yet.

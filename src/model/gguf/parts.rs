@@ -8,23 +8,34 @@ use crate::human::{Escaped, Thousands};
 
 impl Header {
     /// Take in the tensors of a split model's other files. A model in one file stays as it is.
-    pub(crate) fn with_parts(mut self, path: &Path) -> Result<Self> {
+    pub(crate) fn with_parts(self, path: &Path) -> Result<Self> {
         let count = self.part_count();
         if self.parts == count {
             return Ok(self);
         }
         let shown = quoted(path);
         self.check_first_part(path, &shown, count)?;
-        for number in 2..=count {
+        self.join(&shown, |number| {
             let sibling = part_path(path, number, count);
             if !sibling.is_file() {
                 let message = format!("part {number} of {count} of {shown} is missing: {}", quoted(&sibling));
                 return Err(Error::failed(message));
             }
-            let part = Self::open(&sibling)?;
+            Ok((quoted(&sibling), Self::open(&sibling)?))
+        })
+    }
+
+    /// Take in the tensors of parts 2 to the last, each with its name for errors; `shown` is that of the first.
+    pub(crate) fn join(
+        mut self,
+        shown: &str,
+        mut open: impl FnMut(u64) -> Result<(String, Self)>,
+    ) -> Result<Self> {
+        let count = self.part_count();
+        for number in 2..=count {
+            let (name, part) = open(number)?;
             if part.u64("split.no") != Some(number - 1) {
-                let message = format!("{} is not part {number} of {shown}", quoted(&sibling));
-                return Err(Error::failed(message));
+                return Err(Error::failed(format!("{name} is not part {number} of {shown}")));
             }
             self.file_bytes = self.file_bytes.saturating_add(part.file_bytes);
             self.tensors.extend(part.tensors);

@@ -29,6 +29,10 @@ impl RepoId {
         }
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub(crate) fn org(&self) -> &str {
         self.0.split_once('/').map_or("", |(org, _)| org)
     }
@@ -62,6 +66,11 @@ impl Revision {
         }
         Err(Error::usage(format!("`{}` is not a revision", Escaped(text)))
             .hint("a revision is a branch, a tag or a commit: `org/repo@main`"))
+    }
+
+    /// Where the hub's newest files are.
+    pub(crate) fn main() -> Self {
+        Self("main".to_owned())
     }
 
     /// A commit never changes what it names.

@@ -151,11 +151,6 @@ impl JournalWriter {
     pub(crate) fn block_done(&mut self, block: u64, xxh3: u64) -> io::Result<()> {
         self.file.write_all(&line(&BlockLine { b: block, x: format!("{xxh3:016x}") })?)
     }
-
-    /// Put the journal onto the disk.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
 }
 
 /// The whole journal anew, without torn and double lines; left open for appending.

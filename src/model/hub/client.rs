@@ -1,0 +1,227 @@
+//! The HTTP client of the bytes, and the rules of who may be asked for what.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+
+use super::Access;
+use super::refusal::{self, Answer};
+use crate::error::{Error, Kind, Result};
+use crate::human::Escaped;
+use crate::model::name::{RepoId, RepoPath, is_commit, is_sha256};
+
+pub(super) const USER_AGENT: &str = concat!("infer/", env!("CARGO_PKG_VERSION"));
+
+/// How long a connection may take to open, and how long it may be silent.
+const CONNECT: Duration = Duration::from_secs(10);
+pub(super) const IDLE: Duration = Duration::from_secs(30);
+
+/// So many redirects within the hub are followed.
+const REDIRECTS: usize = 10;
+
+/// What the hub says about a file, and where its bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) size: u64,
+    pub(crate) sha256: String,
+    pub(crate) commit: String,
+    pub(super) location: Url,
+}
+
+/// A client for bytes: HTTP/1.1, so that each range has a connection of its own, and no redirect unseen.
+pub(super) fn bytes_client() -> reqwest::Result<Client> {
+    builder().redirect(Policy::none()).build()
+}
+
+/// A client for the hub's API. Redirects stay on the hub, so that the token does.
+pub(super) fn api_client(access: &Access) -> reqwest::Result<Client> {
+    let endpoint = access.endpoint.clone();
+    let policy = Policy::custom(move |attempt| {
+        if attempt.previous().len() > REDIRECTS {
+            attempt.error("redirects in circles")
+        } else if same_origin(attempt.url(), &endpoint) {
+            attempt.follow()
+        } else {
+            let elsewhere = format!("redirects to {}, which is another server", host(attempt.url()));
+            attempt.error(elsewhere)
+        }
+    });
+    builder().redirect(policy).build()
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    Client::builder()
+        .http1_only()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT)
+        .read_timeout(IDLE)
+        .referer(false)
+        .tcp_nodelay(true)
+}
+
+pub(super) fn same_origin(a: &Url, b: &Url) -> bool {
+    a.origin() == b.origin()
+}
+
+/// Does the address lead to this machine?
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A token travels encrypted, or not at all.
+pub(super) fn may_carry_token(url: &Url) -> bool {
+    url.scheme() == "https" || is_loopback(url)
+}
+
+impl Access {
+    /// A GET with the token where it belongs, for bytes as they are.
+    pub(super) fn get(&self, client: &Client, url: &Url) -> RequestBuilder {
+        self.authorize(client.get(url.clone()), url).header(ACCEPT_ENCODING, "identity")
+    }
+
+    /// Add the token if the address is the hub's own.
+    fn authorize(&self, request: RequestBuilder, url: &Url) -> RequestBuilder {
+        let token = self.token.as_ref().filter(|_| same_origin(url, &self.endpoint) && may_carry_token(url));
+        let header = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.value)).ok());
+        match header {
+            Some(mut header) => {
+                header.set_sensitive(true);
+                request.header(AUTHORIZATION, header)
+            }
+            None => request,
+        }
+    }
+
+    /// The address of a file.
+    fn file_url(&self, repo: &RepoId, commit: &str, path: &RepoPath) -> Url {
+        let mut url = self.endpoint.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend([repo.org(), repo.name(), "resolve", commit]);
+            segments.extend(path.as_str().split('/'));
+        }
+        url
+    }
+}
+
+/// What became of a question.
+pub(super) enum Head {
+    File(Meta),
+    /// The hub said no; `refusal` knows what that means.
+    Refused(Answer),
+}
+
+/// Ask for size, checksum and place of a file, without its bytes.
+pub(super) async fn head(
+    client: &Client,
+    access: &Access,
+    repo: &RepoId,
+    commit: &str,
+    path: &RepoPath,
+) -> std::result::Result<Head, HeadError> {
+    let mut url = access.file_url(repo, commit, path);
+    for _ in 0..=REDIRECTS {
+        let request = access.authorize(client.head(url.clone()), &url).header(ACCEPT_ENCODING, "identity");
+        let response = request.send().await.map_err(HeadError::Transport)?;
+        let status = response.status();
+        if !status.is_success() && !status.is_redirection() {
+            return Ok(Head::Refused(Answer::read(response).await));
+        }
+        let target = redirect(&response, &url)?;
+        let is_file = response.headers().contains_key("x-linked-etag") || status.is_success();
+        match target {
+            Some(target) if !is_file && same_origin(&target, &access.endpoint) => url = target,
+            Some(target) if !is_file => return Err(elsewhere(&target).into()),
+            target => {
+                let location = target.unwrap_or(url);
+                check_location(&location, &access.endpoint)?;
+                return meta(&response, status, location).map(Head::File).map_err(HeadError::Fatal);
+            }
+        }
+    }
+    Err(Error::new(Kind::Network, format!("{} redirects in circles", host(&access.endpoint))).into())
+}
+
+/// Why a question had no answer.
+pub(super) enum HeadError {
+    /// Worth another try.
+    Transport(reqwest::Error),
+    Fatal(Error),
+}
+
+impl From<Error> for HeadError {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+/// Where an answer leads, if it is a redirect.
+fn redirect(response: &Response, from: &Url) -> Result<Option<Url>> {
+    if !response.status().is_redirection() {
+        return Ok(None);
+    }
+    let text = header(response.headers(), &LOCATION).unwrap_or_default();
+    match from.join(&text) {
+        Ok(target) if !text.is_empty() => Ok(Some(target)),
+        _ => Err(refusal::not_a_hub(from, "it redirects to nowhere")),
+    }
+}
+
+fn elsewhere(target: &Url) -> Error {
+    let other = host(target);
+    Error::new(Kind::Network, format!("the hub redirects to {other}, which is another server"))
+        .hint(format!("if you trust it: `HF_ENDPOINT={} infer pull MODEL`", origin(target)))
+}
+
+/// Bytes come over an encrypted connection, unless the hub itself is asked over a plain one or stands on this machine.
+fn check_location(location: &Url, endpoint: &Url) -> Result<()> {
+    let allowed = match location.scheme() {
+        "https" => true,
+        "http" => is_loopback(location) || (endpoint.scheme() == "http" && !is_loopback(endpoint)),
+        _ => false,
+    };
+    if allowed {
+        return Ok(());
+    }
+    let message = format!("the hub redirects to {} over a connection that is not encrypted", host(location));
+    Err(Error::new(Kind::Network, message).hint("check `HF_ENDPOINT` and the proxy of your network"))
+}
+
+/// Everything that the headers must say before a byte is fetched.
+fn meta(response: &Response, status: StatusCode, location: Url) -> Result<Meta> {
+    let headers = response.headers();
+    let url = response.url();
+    let named = |name: &'static str| header(headers, &HeaderName::from_static(name));
+    let commit = named("x-repo-commit").ok_or_else(|| refusal::not_a_hub(url, "no X-Repo-Commit"))?;
+    if !is_commit(&commit) {
+        return Err(refusal::not_a_hub(url, &format!("its commit is `{}`", Escaped(&commit))));
+    }
+    let etag = named("x-linked-etag").or_else(|| named("etag")).unwrap_or_default();
+    let sha256 = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+    if !is_sha256(&sha256) {
+        return Err(refusal::not_a_hub(url, &format!("its checksum is `{}`", Escaped(&sha256))));
+    }
+    let own_length = || status.is_success().then(|| named("content-length")).flatten();
+    let size = named("x-linked-size").or_else(own_length).and_then(|size| size.parse().ok());
+    let size = size.ok_or_else(|| refusal::not_a_hub(url, "no size"))?;
+    Ok(Meta { size, sha256, commit, location })
+}
+
+pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// The name of a server, as it is said to a person.
+pub(super) fn host(url: &Url) -> String {
+    match (url.host_str(), url.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host.to_owned(),
+        (None, _) => url.scheme().to_owned(),
+    }
+}
+
+fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}

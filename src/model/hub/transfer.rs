@@ -1,0 +1,556 @@
+//! What the connections of one download share, and what each of them does: ask for a run of blocks, write what comes,
+//! and when that breaks, wait and ask for the rest.
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, RANGE};
+use reqwest::{Client, Response, StatusCode, Url};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{sleep, timeout};
+use twox_hash::XxHash3_64;
+
+use super::client::{self, Head, HeadError, Meta, header, host};
+use super::part::Part;
+use super::ranges::{BLOCK, Ranges, RunId, block_bytes, block_count};
+use super::refusal::{self, Answer};
+use super::{Access, HubFile, Notice, backoff};
+use crate::error::{Error, Kind, Result};
+use crate::human::Bytes;
+
+/// A connection is looked at this often while it is silent.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A connection slower than this share of the others' mean is opened anew, a few times.
+const SLOW: f64 = 0.25;
+const REOPENINGS: u32 = 3;
+
+/// The longest wait that a server may ask for.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// One file on its way, shared by its connections.
+pub(super) struct Transfer {
+    pub(super) client: Client,
+    pub(super) access: Access,
+    pub(super) file: HubFile,
+    pub(super) meta: Meta,
+    pub(super) part: Part,
+    pub(super) retries: u32,
+    pub(super) notices: mpsc::UnboundedSender<Notice>,
+    ranges: Mutex<Ranges>,
+    /// The signed address, and how often it was renewed.
+    location: tokio::sync::Mutex<(u32, Url)>,
+    /// Before this nobody asks the server for anything.
+    gate: Mutex<Option<Instant>>,
+    /// Bytes of the file that are there, those of unfinished blocks included.
+    have: AtomicU64,
+    /// Bytes that came in this run.
+    came: AtomicU64,
+    started: Instant,
+    connections: usize,
+    alive: AtomicUsize,
+    idle: AtomicUsize,
+    wake: Notify,
+}
+
+/// A run of blocks under one connection.
+struct Run {
+    id: RunId,
+    block: u64,
+    /// Bytes of the block that have come.
+    offset: u64,
+    hash: XxHash3_64Stream,
+    reopened: u32,
+}
+
+type XxHash3_64Stream = twox_hash::xxhash3_64::Hasher;
+
+impl Run {
+    fn new(id: RunId, block: u64) -> Self {
+        Self { id, block, offset: 0, hash: XxHash3_64::with_seed(0), reopened: 0 }
+    }
+
+    fn position(&self) -> u64 {
+        self.block * BLOCK + self.offset
+    }
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    /// The server has fewer for us; the others go on.
+    Retired,
+    /// The server sends the whole file whatever is asked for.
+    NoRanges,
+}
+
+/// Why an answer ended before its end.
+enum Trouble {
+    /// The connection broke or was silent; the words say how.
+    Broken(String),
+    /// The signed address is not accepted (any more).
+    Denied(u32, u16),
+    Status(Answer),
+    NoRanges,
+    /// Far slower than the others: a new connection may be better.
+    Slow,
+    Fatal(Error),
+}
+
+impl Trouble {
+    fn broke(error: &reqwest::Error) -> Self {
+        Self::Broken(format!("broke: {}", refusal::root_cause(error)))
+    }
+
+    fn silent() -> Self {
+        Self::Broken(format!("was silent for {} s", client::IDLE.as_secs()))
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+impl Transfer {
+    #[expect(clippy::too_many_arguments, reason = "built in one place")]
+    pub(super) fn new(
+        client: Client,
+        access: Access,
+        file: HubFile,
+        meta: Meta,
+        part: Part,
+        connections: usize,
+        retries: u32,
+        notices: mpsc::UnboundedSender<Notice>,
+    ) -> Self {
+        let size = part.size();
+        Self {
+            ranges: Mutex::new(Ranges::new(size, connections, |block| part.has(block))),
+            have: AtomicU64::new(part.bytes()),
+            location: tokio::sync::Mutex::new((0, meta.location.clone())),
+            gate: Mutex::new(None),
+            came: AtomicU64::new(0),
+            started: Instant::now(),
+            alive: AtomicUsize::new(connections),
+            idle: AtomicUsize::new(0),
+            wake: Notify::new(),
+            client,
+            access,
+            file,
+            meta,
+            part,
+            retries,
+            notices,
+            connections,
+        }
+    }
+
+    /// Bytes of the file that are there.
+    pub(super) fn have(&self) -> u64 {
+        self.have.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that came in this run.
+    pub(super) fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// Count again what is there, after connections were stopped in the middle of blocks.
+    pub(super) fn recount(&self) {
+        self.have.store(self.part.bytes(), Ordering::Relaxed);
+    }
+
+    /// A block's bytes on the disk are not what came: it is fetched again.
+    pub(super) fn refetch(&self, block: u64) {
+        let range = block_bytes(block, self.part.size());
+        self.have.fetch_sub(range.end - range.start, Ordering::Relaxed);
+        self.ranges().release(block..block + 1);
+        self.wake.notify_waiters();
+    }
+
+    /// Fetch everything a second time, from a new address.
+    pub(super) async fn begin_again(&self) -> Result<()> {
+        self.part.forget_all();
+        self.have.store(0, Ordering::Relaxed);
+        *self.ranges() = Ranges::new(self.part.size(), self.connections, |_| false);
+        self.alive.store(self.connections, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
+        let generation = self.location.lock().await.0;
+        self.renew(generation).await.map_err(|trouble| self.give_up(trouble))
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One connection: work until it is stopped from outside.
+    pub(super) async fn work(&self) -> Result<Ended> {
+        loop {
+            let woken = self.wake.notified();
+            let taken = self.ranges().take();
+            let Some((id, block)) = taken else {
+                self.idle.fetch_add(1, Ordering::Relaxed);
+                woken.await;
+                self.idle.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            };
+            if let Some(ended) = self.finish(Run::new(id, block)).await? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Bring a run to its end, however often its connection breaks.
+    async fn finish(&self, mut run: Run) -> Result<Option<Ended>> {
+        let mut failures = 0;
+        loop {
+            let (before, of_all) = (run.position(), self.came());
+            let Err(trouble) = self.fetch(&mut run).await else { return Ok(None) };
+            if run.position() > before {
+                failures = 0;
+            }
+            match trouble {
+                Trouble::Fatal(error) => return Err(error),
+                Trouble::NoRanges => return Ok(Some(Ended::NoRanges)),
+                Trouble::Slow => {
+                    run.reopened += 1;
+                    continue;
+                }
+                trouble => {
+                    failures += 1;
+                    if failures > self.retries {
+                        // Others may get what this one does not: servers limit connections.
+                        let others = self.came() > of_all && self.alive.load(Ordering::Relaxed) > 1;
+                        return if others { Ok(Some(self.retire(&run))) } else { Err(self.give_up(trouble)) };
+                    }
+                    self.recover(trouble, failures).await?;
+                }
+            }
+        }
+    }
+
+    fn retire(&self, run: &Run) -> Ended {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+        self.have.fetch_sub(run.offset, Ordering::Relaxed);
+        self.ranges().give_back(run.id);
+        self.wake.notify_waiters();
+        Ended::Retired
+    }
+
+    /// Do what helps against a trouble, before the next try.
+    async fn recover(&self, trouble: Trouble, failures: u32) -> Result<()> {
+        match trouble {
+            Trouble::Denied(generation, _) => {
+                if let Err(trouble) = self.renew(generation).await {
+                    // The hub itself may be in trouble for a moment.
+                    match trouble {
+                        Trouble::Fatal(error) => return Err(error),
+                        trouble => self.pause(&self.say(&trouble), failures).await,
+                    }
+                } else if failures > 1 {
+                    self.pause("the server refuses a new address", failures).await;
+                }
+            }
+            Trouble::Status(Answer { wait: Some(wait), status, .. }) if wait > LONGEST_WAIT => {
+                let answer = Answer { status, wait: Some(wait), ..Answer::default() };
+                return Err(refusal::error(&answer, self.file.asked(), &self.access));
+            }
+            Trouble::Status(Answer { wait: Some(wait), status, .. }) => {
+                self.close_gate(wait, format!("{} answers {}", self.server(), refusal::describe(status)));
+            }
+            trouble => self.pause(&self.say(&trouble), failures).await,
+        }
+        Ok(())
+    }
+
+    async fn pause(&self, why: &str, failures: u32) {
+        let wait = backoff(failures);
+        // A receiver that is gone has no use for it.
+        let _ = self.notices.send(Notice::Retry { why: why.to_owned(), wait });
+        sleep(wait).await;
+    }
+
+    fn say(&self, trouble: &Trouble) -> String {
+        match trouble {
+            Trouble::Broken(how) => format!("the connection to {} {how}", self.server()),
+            Trouble::Status(Answer { status, .. }) | Trouble::Denied(_, status) => {
+                format!("{} answers {}", self.server(), refusal::describe(*status))
+            }
+            Trouble::NoRanges | Trouble::Slow => format!("{} is slow", self.server()),
+            Trouble::Fatal(error) => error.message.clone(),
+        }
+    }
+
+    /// The error after the last try.
+    fn give_up(&self, trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Fatal(error) => error,
+            Trouble::Status(answer) if answer.status == 429 => {
+                refusal::error(&answer, self.file.asked(), &self.access)
+            }
+            trouble => Error::new(Kind::Network, format!("{}, {}", self.say(&trouble), self.kept()))
+                .hint(format!("`infer pull {}` goes on from there", self.file)),
+        }
+    }
+
+    /// How much an interrupted download leaves.
+    pub(super) fn kept(&self) -> String {
+        format!("{} of {} are kept", Bytes(self.part.bytes()), Bytes(self.part.size()))
+    }
+
+    fn server(&self) -> String {
+        host(&self.meta.location)
+    }
+
+    /// Nobody asks before the time is over.
+    fn close_gate(&self, wait: Duration, why: String) {
+        let until = Instant::now() + wait;
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        if gate.is_none_or(|before| before < until) {
+            *gate = Some(until);
+            // A receiver that is gone has no use for it.
+            let _ = self.notices.send(Notice::Wait { why, until });
+        }
+    }
+
+    async fn pass_gate(&self) {
+        loop {
+            let gate = *self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+            match gate.map(|until| until.saturating_duration_since(Instant::now())) {
+                Some(left) if !left.is_zero() => sleep(left).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Get a new signed address, once for all connections.
+    async fn renew(&self, seen: u32) -> std::result::Result<(), Trouble> {
+        let mut location = self.location.lock().await;
+        if location.0 != seen {
+            return Ok(());
+        }
+        self.pass_gate().await;
+        let HubFile { repo, commit, path, .. } = &self.file;
+        match client::head(&self.client, &self.access, repo, commit, path).await {
+            Ok(Head::File(meta)) if meta.sha256 == self.meta.sha256 && meta.size == self.meta.size => {
+                *location = (seen + 1, meta.location);
+                Ok(())
+            }
+            Ok(Head::File(_)) => Err(Trouble::Fatal(
+                Error::new(
+                    Kind::Network,
+                    format!("{} has changed on the hub while it was downloaded", self.file),
+                )
+                .hint(format!("`infer pull {}` begins with the new one", self.file)),
+            )),
+            Ok(Head::Refused(answer)) if answer.is_passing() => Err(Trouble::Status(answer)),
+            Ok(Head::Refused(answer)) => {
+                Err(Trouble::Fatal(refusal::error(&answer, self.file.asked(), &self.access)))
+            }
+            Err(HeadError::Fatal(error)) => Err(Trouble::Fatal(error)),
+            Err(HeadError::Transport(error)) => Err(Trouble::broke(&error)),
+        }
+    }
+
+    /// Ask for the rest of a run and write what comes.
+    async fn fetch(&self, run: &mut Run) -> std::result::Result<(), Trouble> {
+        self.pass_gate().await;
+        let size = self.part.size();
+        let (start, end) = (run.position(), (self.ranges().end(run.id) * BLOCK).min(size));
+        let range = (!(start == 0 && end == size)).then_some((start, end));
+        let mut response = self.ask(range).await?;
+        let begun = Instant::now();
+        let mut bytes = 0;
+        while let Some(chunk) = self.chunk(&mut response, run, begun, &mut bytes).await? {
+            if !self.take(&mut *run, chunk.as_ref())? {
+                return Ok(());
+            }
+        }
+        Err(Trouble::Broken("ended early".to_owned()))
+    }
+
+    /// A request for a range, or for the whole, until its headers have come.
+    async fn ask(&self, range: Option<(u64, u64)>) -> std::result::Result<Response, Trouble> {
+        let (generation, url) = self.location.lock().await.clone();
+        let mut request = self.access.get(&self.client, &url);
+        if let Some((start, end)) = range {
+            request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
+        }
+        let response = match timeout(client::IDLE, request.send()).await {
+            Err(_) => return Err(Trouble::silent()),
+            Ok(Err(error)) => return Err(Trouble::broke(&error)),
+            Ok(Ok(response)) => response,
+        };
+        match response.status() {
+            StatusCode::PARTIAL_CONTENT => {}
+            StatusCode::OK if range.is_none() => {}
+            StatusCode::OK => return Err(Trouble::NoRanges),
+            status if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
+                return Err(Trouble::Denied(generation, status.as_u16()));
+            }
+            status if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
+                return Err(Trouble::Broken(format!("answers {}", refusal::describe(status.as_u16()))));
+            }
+            _ => return Err(Trouble::Status(Answer::read(response).await)),
+        }
+        self.check(&response, range.unwrap_or((0, self.part.size())))?;
+        Ok(response)
+    }
+
+    /// The answer must be about the bytes that were asked for.
+    fn check(&self, response: &Response, (start, end): (u64, u64)) -> std::result::Result<(), Trouble> {
+        if let Some(encoding) = header(response.headers(), &CONTENT_ENCODING).filter(|e| e != "identity") {
+            return Err(Trouble::Broken(format!(
+                "carries {} instead of the bytes",
+                crate::human::Escaped(&encoding)
+            )));
+        }
+        if response.status() == StatusCode::PARTIAL_CONTENT {
+            let got = header(response.headers(), &CONTENT_RANGE).unwrap_or_default();
+            if got != format!("bytes {start}-{}/{}", end - 1, self.part.size()) {
+                let got = crate::human::Escaped(&got).to_string();
+                return Err(Trouble::Broken(format!("carries other bytes ({got}) than were asked for")));
+            }
+        } else if response.content_length().is_some_and(|length| length != self.part.size()) {
+            return Err(Trouble::Broken("carries a file of another size".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The next bytes of an answer. Silence breaks it off, and so does being far behind the others.
+    async fn chunk(
+        &self,
+        response: &mut Response,
+        run: &Run,
+        begun: Instant,
+        bytes: &mut u64,
+    ) -> std::result::Result<Option<impl AsRef<[u8]> + use<>>, Trouble> {
+        let silent_since = Instant::now();
+        loop {
+            if run.reopened < REOPENINGS && self.is_slow(begun, *bytes) {
+                return Err(Trouble::Slow);
+            }
+            match timeout(LOOK, response.chunk()).await {
+                Ok(Ok(chunk)) => {
+                    *bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+                    return Ok(chunk);
+                }
+                Ok(Err(error)) => return Err(Trouble::broke(&error)),
+                Err(_) if silent_since.elapsed() >= client::IDLE => return Err(Trouble::silent()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Far slower than the others, for long enough to be sure, or for a moment while others wait for it.
+    fn is_slow(&self, begun: Instant, bytes: u64) -> bool {
+        let patience = if self.idle.load(Ordering::Relaxed) > 0 { 1.0 } else { 5.0 };
+        let (here, all) = (begun.elapsed().as_secs_f64(), self.started.elapsed().as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "rates are compared roughly")]
+        let (mine, mean) = (bytes as f64 / here, self.came() as f64 / all / self.connections as f64);
+        here > patience && self.connections > 1 && mine < mean * SLOW
+    }
+
+    /// Write what came where it belongs. False when the run is at its end.
+    fn take(&self, run: &mut Run, bytes: &[u8]) -> Result<bool> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = block_bytes(run.block, self.part.size()).end;
+            let (now, later) =
+                rest.split_at(rest.len().min(usize::try_from(end - run.position()).unwrap_or(0)));
+            self.part.write(now, run.position()).map_err(|e| self.disk(&e))?;
+            run.hash.write(now);
+            run.offset += now.len() as u64;
+            self.have.fetch_add(now.len() as u64, Ordering::Relaxed);
+            self.came.fetch_add(now.len() as u64, Ordering::Relaxed);
+            if run.position() == end {
+                self.part.mark(run.block, run.hash.finish()).map_err(|e| self.disk(&e))?;
+                if !self.ranges().advance(run.id) {
+                    return Ok(false);
+                }
+                *run = Run { reopened: run.reopened, ..Run::new(run.id, run.block + 1) };
+            }
+            rest = later;
+        }
+        Ok(true)
+    }
+
+    pub(super) fn disk(&self, error: &std::io::Error) -> Error {
+        disk_error(error, &self.file, &self.kept())
+    }
+
+    /// The only connection to a server without ranges: take the whole again and again, until nothing is missing. Blocks
+    /// that are there already pass by.
+    pub(super) async fn work_whole(&self) -> Result<Ended> {
+        let mut failures = 0;
+        loop {
+            let woken = self.wake.notified();
+            let missing = (0..block_count(self.part.size())).any(|block| !self.part.has(block));
+            if !missing {
+                woken.await;
+                continue;
+            }
+            let before = self.part.bytes();
+            let Err(trouble) = self.fetch_whole().await else { continue };
+            failures = if self.part.bytes() > before { 1 } else { failures + 1 };
+            match trouble {
+                Trouble::Fatal(error) => return Err(error),
+                trouble if failures > self.retries => return Err(self.give_up(trouble)),
+                trouble => self.recover(trouble, failures).await?,
+            }
+        }
+    }
+
+    async fn fetch_whole(&self) -> std::result::Result<(), Trouble> {
+        self.pass_gate().await;
+        let mut response = self.ask(None).await?;
+        let (mut at, size) = (0, self.part.size());
+        let mut hash = XxHash3_64::with_seed(0);
+        while at < size {
+            let chunk = match timeout(client::IDLE, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => return Err(Trouble::Broken("ended early".to_owned())),
+                Ok(Err(error)) => return Err(Trouble::broke(&error)),
+                Err(_) => return Err(Trouble::silent()),
+            };
+            let mut rest: &[u8] = &chunk;
+            while !rest.is_empty() && at < size {
+                let block = at / BLOCK;
+                let end = block_bytes(block, size).end;
+                let (now, later) = rest.split_at(rest.len().min(usize::try_from(end - at).unwrap_or(0)));
+                let known = self.part.has(block);
+                if !known {
+                    self.part.write(now, at).map_err(|e| self.disk(&e))?;
+                    hash.write(now);
+                    self.came.fetch_add(now.len() as u64, Ordering::Relaxed);
+                }
+                at += now.len() as u64;
+                if at == end {
+                    if !known {
+                        self.part.mark(block, hash.finish()).map_err(|e| self.disk(&e))?;
+                        self.have.fetch_add(end - block * BLOCK, Ordering::Relaxed);
+                    }
+                    hash = XxHash3_64::with_seed(0);
+                }
+                rest = later;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A disk that takes no more, or that fails.
+pub(super) fn disk_error(error: &std::io::Error, file: &HubFile, kept: &str) -> Error {
+    use std::io::ErrorKind;
+    let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    if full {
+        return Error::new(Kind::TooBig, format!("the disk is full, {kept}")).hint(format!(
+            "free some space (`infer list` shows what is there), then `infer pull {file}` goes on"
+        ));
+    }
+    Error::failed(format!("cannot write the download: {error}, {kept}"))
+        .hint(format!("then `infer pull {file}` goes on"))
+}
