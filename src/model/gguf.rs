@@ -131,6 +131,11 @@ impl Header {
         read::header(stream, len, quoted)
     }
 
+    /// How many bytes stand before the weights.
+    pub(crate) fn meta_bytes(&self) -> u64 {
+        self.data_start
+    }
+
     fn value(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }

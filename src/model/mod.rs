@@ -17,6 +17,7 @@ pub(crate) mod hub;
 pub(crate) mod name;
 pub(crate) mod pull;
 pub(crate) mod quant;
+pub(crate) mod recipe;
 pub(crate) mod registry;
 pub(crate) mod store;
 
