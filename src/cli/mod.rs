@@ -9,6 +9,7 @@ mod lines;
 mod load;
 mod models;
 mod pull;
+mod quantize;
 mod room;
 mod run;
 mod screen;
@@ -68,6 +69,8 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::Pull(args)) => pull::run(ui, &args),
         Some(Command::List(args)) => models::list(ui, &args),
         Some(Command::Rm(args)) => models::remove(ui, &args),
+        Some(Command::Quantize(args)) => quantize::run(ui, &args),
+        Some(Command::QuantizeWorker { .. }) => quantize::worker::work(ui),
         Some(Command::Completions { shell }) => {
             completions(ui, shell);
             Ok(())

@@ -154,7 +154,7 @@ fn minute(time: SystemTime) -> String {
 }
 
 /// Rows with their columns aligned, two spaces apart.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     rows.iter().fold(String::new(), |mut text, row| {

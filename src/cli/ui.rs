@@ -369,6 +369,13 @@ pub(crate) fn last_words(message: &str) -> ! {
     leave(1)
 }
 
+/// A line of llama.cpp's log as the product of a process that works for another.
+pub(crate) fn work_line(line: &str) {
+    let mut out = io::stdout().lock();
+    // A reader that is gone has its own end to wait for.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
 /// A line of llama.cpp's log, for `--verbose`.
 pub(crate) fn log_line(line: &str) {
     let _ = writeln!(io::stderr(), "llama.cpp: {}", escape(line));
