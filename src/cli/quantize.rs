@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use self::worker::Job;
+use self::worker::{Job, Worker};
 use super::args::QuantizeArgs;
 use super::models::columns;
 use super::pull::{self, Found};
@@ -36,7 +36,10 @@ const LARGE_BUFFER: u64 = 8 << 30;
 
 /// `infer quantize`.
 pub(crate) fn run(ui: &mut Ui, args: &QuantizeArgs) -> Result<()> {
-    let name = args.model.as_deref().ok_or_else(|| Error::usage("no model").hint("`infer quantize MODEL --to int4`"))?;
+    let name = args
+        .model
+        .as_deref()
+        .ok_or_else(|| Error::usage("no model").hint("`infer quantize MODEL --to int4`"))?;
     let work = Work::prepare(ui, name, args)?;
     if args.dry_run {
         // Whether all of it could be written is asked once, at the end.
@@ -141,7 +144,13 @@ impl Work {
     }
 
     fn missed_block(&self) -> u64 {
-        self.recipe.steps.iter().filter_map(|step| step.instead_of).map(|meant| meant.block).max().unwrap_or(256)
+        self.recipe
+            .steps
+            .iter()
+            .filter_map(|step| step.instead_of)
+            .map(|meant| meant.block)
+            .max()
+            .unwrap_or(256)
     }
 
     /// The nearest type for which nothing falls back, when more than a quarter would.
@@ -150,14 +159,20 @@ impl Work {
             return String::new();
         }
         let bits = self.recipe.bits_per_weight();
-        let others = Target::all().filter(|target| !target.is_float()).map(|target| recipe(&self.header, target, false));
+        let others = Target::all()
+            .filter(|target| !target.is_float())
+            .map(|target| recipe(&self.header, target, false));
         let whole = others.filter(|other| other.fallen_back() == 0);
         let nearest = whole.min_by(|a, b| {
             let far = |other: &Recipe| (other.bits_per_weight() - bits).abs();
             far(a).total_cmp(&far(b))
         });
         nearest.map_or_else(String::new, |other| {
-            format!("; {} would not ({:.2} bits per weight)", other.target.name().to_lowercase(), other.bits_per_weight())
+            format!(
+                "; {} would not ({:.2} bits per weight)",
+                other.target.name().to_lowercase(),
+                other.bits_per_weight()
+            )
         })
     }
 
@@ -189,11 +204,23 @@ impl Work {
                 .hint("give another file with `-o`, or a name with `--as`"));
         }
         let folder = folder_of(&self.output);
-        fs::create_dir_all(folder).map_err(|e| Error::failed(format!("cannot create `{}`: {e}", folder.display())))?;
+        fs::create_dir_all(folder)
+            .map_err(|e| Error::failed(format!("cannot create `{}`: {e}", folder.display())))?;
+        tempfile::tempfile_in(folder).map_err(|e| {
+            Error::failed(format!("cannot write into `{}`: {e}", folder.display()))
+                .hint("write elsewhere with `-o FILE`")
+        })?;
         let (needed, free) = (self.recipe.file_bytes.saturating_add(MARGIN), Store::free_space(folder)?);
         if needed > free {
-            let message = format!("the result needs {}, {} are free in `{}`", Bytes(needed), Bytes(free), folder.display());
-            return Err(Error::new(Kind::TooBig, message).hint("free some space, or write elsewhere with `-o FILE`"));
+            let message = format!(
+                "the result needs {}, {} are free in `{}`",
+                Bytes(needed),
+                Bytes(free),
+                folder.display()
+            );
+            return Err(
+                Error::new(Kind::TooBig, message).hint("free some space, or write elsewhere with `-o FILE`")
+            );
         }
         if self.output.exists() && !args.yes {
             let shown = super::hub::shown(&self.output);
@@ -211,17 +238,25 @@ impl Work {
 
     fn make(&self, ui: &mut Ui, args: &QuantizeArgs) -> Result<()> {
         ui.stop_with_brake();
-        let folder = folder_of(&self.output);
-        let temporary = tempfile::Builder::new().prefix(".infer-").suffix(".gguf.tmp").tempfile_in(folder);
-        let temporary = temporary
-            .map_err(|e| Error::failed(format!("cannot write into `{}`: {e}", folder.display())).hint("write elsewhere with `-o FILE`"))?
-            .into_temp_path();
         let imatrix = self.imatrix(ui, args)?;
-        self.quantize(ui, args, &temporary, imatrix.as_deref())?;
-        let made = Header::open(&temporary)?;
-        let verdict = self.verdict(ui, args, &temporary)?;
-        worker::overwrite(&temporary, made.meta_bytes(), VERDICT, &verdict)?;
-        publish(temporary, &self.output)?;
+        let temporary = temporary(&self.output);
+        let job = self.job(args, &temporary, imatrix.as_deref())?;
+        let mut worker = Worker::start(&job)?;
+        let made = self.quantize(ui, &mut worker, &temporary).and_then(|made| {
+            let verdict = self.verdict(ui, args, &temporary)?;
+            worker::overwrite(&temporary, made.meta_bytes(), VERDICT, &verdict)?;
+            publish(&temporary, &self.output)?;
+            Ok((made, verdict))
+        });
+        drop(worker);
+        if let Err(error) = &made
+            && error.kind == Kind::Interrupted
+            && !args.json
+        {
+            ui.clear_echo();
+            ui.note(&error.message);
+        }
+        let (made, verdict) = made?;
         self.report(ui, args, &made, &verdict);
         Ok(())
     }
@@ -233,8 +268,8 @@ impl Work {
         Ok(Some(path.clone()))
     }
 
-    fn quantize(&self, ui: &mut Ui, args: &QuantizeArgs, output: &Path, imatrix: Option<&Path>) -> Result<()> {
-        let job = Job {
+    fn job(&self, args: &QuantizeArgs, output: &Path, imatrix: Option<&Path>) -> Result<Job> {
+        Ok(Job {
             source: absolute(&self.source)?,
             output: absolute(output)?,
             ftype: self.recipe.target.ftype(),
@@ -244,29 +279,28 @@ impl Work {
             texts: self.texts(imatrix),
             realign: self.header.u64("general.alignment").is_some_and(|alignment| alignment != 32),
             buffer: usize::try_from(self.buffer()).unwrap_or(usize::MAX),
-        };
+        })
+    }
+
+    /// Wait until the file is made, and read its header back.
+    fn quantize(&self, ui: &mut Ui, worker: &mut Worker, output: &Path) -> Result<Header> {
         let mut bar = ui.progress("quantizing", self.header.file_bytes.max(1));
         let mut done = 0;
-        let result = worker::run(&job, &mut |tensor| {
+        let result = worker.wait(&mut |tensor| {
             let step = tensor.and_then(|name| self.recipe.steps.iter().find(|step| step.name == name));
             done += step.map_or(0, |step| step.elements / step.from.block * step.from.bytes);
             bar.set(done);
             if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         bar.clear();
-        if let Err(error) = &result
-            && error.kind == Kind::Interrupted
-            && !args.json
-        {
-            ui.clear_echo();
-            ui.note(&error.message);
-        }
-        result
+        result.and_then(|()| Header::open(output))
     }
 
     /// What the file says of how it was made. No time: the same work gives the same bytes.
     fn texts(&self, imatrix: Option<&Path>) -> Vec<(String, String)> {
-        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = |path: &Path| {
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        };
         let mut texts = vec![
             ("infer.quantize.source".to_owned(), cut(&name(&self.source))),
             ("infer.quantize.source_type".to_owned(), source_type(&self.header)),
@@ -324,7 +358,8 @@ fn check_precision(name: &str, header: &Header, allowed: bool) -> Result<bool> {
     } else {
         "take the F16 file of the model (`infer pull ORG/REPO:F16`), or give `--allow-requantize`".to_owned()
     };
-    let message = format!("`{}` is quantized already ({kind}, {})", Escaped(name), Count(lossy, "quantized tensor"));
+    let message =
+        format!("`{}` is quantized already ({kind}, {})", Escaped(name), Count(lossy, "quantized tensor"));
     Err(Error::failed(message).hint(hint))
 }
 
@@ -341,7 +376,12 @@ fn output(store: &Store, source: &Path, args: &QuantizeArgs) -> Result<PathBuf> 
         None => derived_name(source, args.to),
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 100 || !name.chars().all(plain) || name.starts_with('.') || name.ends_with(".gguf") {
+    if name.is_empty()
+        || name.len() > 100
+        || !name.chars().all(plain)
+        || name.starts_with('.')
+        || name.ends_with(".gguf")
+    {
         return Err(Error::usage(format!("`{}` cannot be the name of a model", Escaped(&name)))
             .hint("`--as` takes letters, digits, `-`, `_` and `.`; `-o FILE` takes a path"));
     }
@@ -353,7 +393,8 @@ fn derived_name(source: &Path, target: Target) -> String {
     let stem = source.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let stem = stem.split_once("-00001-of-").map_or(stem.as_str(), |(stem, _)| stem);
     let words: Vec<&str> = stem.split(['-', '.']).collect();
-    let kept: Vec<&str> = words.iter().copied().filter(|word| !quant::is_quant(word) && !word.is_empty()).collect();
+    let kept: Vec<&str> =
+        words.iter().copied().filter(|word| !quant::is_quant(word) && !word.is_empty()).collect();
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
     let stem: String = kept.join("-").chars().map(plain).collect();
     format!("{}-{}", if stem.is_empty() { "model" } else { &stem }, target.name().to_lowercase())
@@ -372,33 +413,21 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     same_file::is_same_file(a, b).unwrap_or(false)
 }
 
-/// The file appears under its name, whole and on the disk.
-fn publish(temporary: tempfile::TempPath, output: &Path) -> Result<()> {
-    let failed = |e: std::io::Error| Error::failed(format!("cannot write `{}`: {e}", output.display()));
-    fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(failed)?;
-    temporary.persist(output).map_err(|e| failed(e.error))?;
-    readable(output);
-    Ok(())
+/// A name beside the result that nothing else has. The file itself is made by who can also remove it.
+fn temporary(output: &Path) -> PathBuf {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    folder_of(output).join(format!(".infer-{}-{now:x}.gguf.tmp", std::process::id()))
 }
 
-/// A temporary file is its owner's alone; the result is as readable as any new file.
-fn readable(output: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The umask is learnt from a file made without one's own wishes.
-        let mode = tempfile::Builder::new()
-            .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(folder_of(output))
-            .and_then(|file| file.as_file().metadata())
-            .map(|about| about.permissions());
-        if let Ok(mode) = mode {
-            // A file that only its owner can read is still right.
-            let _ = fs::set_permissions(output, mode);
-        }
-    }
-    #[cfg(not(unix))]
-    let _ = output;
+/// The file appears under its name, whole and on the disk.
+fn publish(temporary: &Path, output: &Path) -> Result<()> {
+    let publish = || {
+        fs::File::open(temporary)?.sync_all()?;
+        fs::rename(temporary, output)
+    };
+    publish().map_err(|e| Error::failed(format!("cannot write `{}`: {e}", output.display())))
 }
 
 #[cfg(test)]

@@ -41,8 +41,7 @@ pub(crate) fn quantize(job: &Job<'_>) -> Result<()> {
     log::init();
     log::forget();
     let (source, output) = (c_path(job.source)?, c_path(job.output)?);
-    let names: Vec<CString> =
-        job.imatrix.iter().map(|(name, _)| c_text(name)).collect::<Result<_>>()?;
+    let names: Vec<CString> = job.imatrix.iter().map(|(name, _)| c_text(name)).collect::<Result<_>>()?;
     let mut imatrix: Vec<sys::llama_model_imatrix_data> = names
         .iter()
         .zip(job.imatrix)
@@ -66,12 +65,15 @@ pub(crate) fn quantize(job: &Job<'_>) -> Result<()> {
     }
     params.kv_overrides = overrides.as_ptr();
     // SAFETY: both paths end in a zero; the lists end as llama.cpp wants and live until it returns.
-    let failed = unsafe { sys::llama_model_quantize(source.as_ptr(), output.as_ptr(), &raw const params) } != 0;
+    let failed =
+        unsafe { sys::llama_model_quantize(source.as_ptr(), output.as_ptr(), &raw const params) } != 0;
     if failed { Err(failure("llama.cpp cannot quantize it")) } else { Ok(()) }
 }
 
 fn c_path(path: &Path) -> Result<CString> {
-    let text = path.to_str().ok_or_else(|| Error::failed(format!("the path {} is not valid UTF-8", path.display())))?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| Error::failed(format!("the path {} is not valid UTF-8", path.display())))?;
     c_text(text)
 }
 

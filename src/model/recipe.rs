@@ -204,7 +204,13 @@ impl Facts {
             is_70b,
             tied: !header.tensors.iter().any(|tensor| tensor.name == "output.weight"),
             has_imatrix,
-            values: header.tensors.iter().filter(|tensor| is_value(&tensor.name)).count().try_into().unwrap_or(0),
+            values: header
+                .tensors
+                .iter()
+                .filter(|tensor| is_value(&tensor.name))
+                .count()
+                .try_into()
+                .unwrap_or(0),
         }
     }
 }

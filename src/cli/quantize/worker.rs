@@ -6,9 +6,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,9 @@ use crate::model::imatrix::Imatrix;
 
 /// The command that a person never types.
 pub(crate) const COMMAND: &str = "quantize-worker";
+
+/// The child's last line: the file is made.
+const DONE: &str = "done";
 
 /// How often a person is looked after.
 const TICK: Duration = Duration::from_millis(100);
@@ -39,13 +42,13 @@ pub(crate) struct Job {
     pub(crate) buffer: usize,
 }
 
-/// The child: do the job that stands on stdin.
-pub(crate) fn work(ui: &Ui) -> Result<()> {
+/// The child: do the job that stands on stdin, then stay until the parent has no use for the file any more.
+pub(crate) fn work(ui: &mut Ui) -> Result<()> {
     let line = ui.read_line(1 << 20)?.unwrap_or_default();
     let job: Job =
         serde_json::from_slice(&line).map_err(|e| Error::failed(format!("no job on stdin: {e}")))?;
     log::listen(Some(Box::new(ui::work_line)), ui::last_words);
-    leave_with_parent(job.output.clone());
+    let guard = leave_with_parent(job.output.clone());
     let imatrix = match &job.imatrix {
         Some(path) => Imatrix::read(path)?.entries.into_iter().collect(),
         None => Vec::new(),
@@ -60,68 +63,95 @@ pub(crate) fn work(ui: &Ui) -> Result<()> {
         texts: &job.texts,
         realign: job.realign,
         buffer: job.buffer,
+    })?;
+    ui::work_line(DONE);
+    // It ends the process.
+    let _ = guard.join();
+    Ok(())
+}
+
+/// When nobody holds the other end of stdin any more, the file is under its own name, or nobody wants it.
+fn leave_with_parent(output: PathBuf) -> JoinHandle<()> {
+    thread::spawn(move || {
+        // Nothing is ever written behind the job.
+        let _ = Ui::read_input(1);
+        // What has not been renamed would look like a model.
+        let _ = std::fs::remove_file(&output);
+        leave(1);
     })
 }
 
-/// When nobody holds the other end of stdin any more, nobody wants the result.
-fn leave_with_parent(output: PathBuf) {
-    let wait = move || {
-        // Nothing is ever written behind the job.
-        let _ = Ui::read_input(1);
-        // What is left of it would look like a model.
-        let _ = std::fs::remove_file(&output);
-        leave(1);
-    };
-    // Without the thread the child outlives its parent by the time of its work.
-    let _ = thread::Builder::new().spawn(wait);
+/// The parent's side of a child. When it is dropped, or the parent dies, the child goes, and with it the file that it
+/// made, unless that has been renamed.
+pub(crate) struct Worker {
+    child: Child,
+    pipe: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: Option<JoinHandle<String>>,
+    output: PathBuf,
 }
 
-/// The parent: let a child do the job. `done` hears the name of each tensor that is finished, and `None` now and then.
-pub(crate) fn run(job: &Job, done: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>) -> Result<()> {
-    let failed = |e: std::io::Error| Error::failed(format!("cannot start the quantizing process: {e}"));
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
-        .args([COMMAND, "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let lines = lines(&mut child);
-    let said = stderr(&mut child);
-    let mut pipe = child.stdin.take();
-    let text = serde_json::to_string(job).map_err(|e| Error::failed(format!("cannot describe the job: {e}")))?;
-    // A child that is gone already says why when it is waited for.
-    let _ = pipe.as_mut().map(|pipe| writeln!(pipe, "{text}"));
-    let mut error = None;
-    loop {
-        let line = match lines.recv_timeout(TICK) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        error = error.or_else(|| line.as_deref().and_then(error_of));
-        let tensor = line.as_deref().map(tensor_of);
-        // A line about something else is no news.
-        if tensor != Some(None) && done(tensor.flatten()).is_break() {
-            end(&mut child);
-            return Err(Error::new(Kind::Interrupted, "interrupted; nothing was written"));
+impl Worker {
+    /// Let a child begin with the job.
+    pub(crate) fn start(job: &Job) -> Result<Self> {
+        let failed = |e: std::io::Error| Error::failed(format!("cannot start the quantizing process: {e}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args([COMMAND, "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (lines, said) = (lines(&mut child), Some(stderr(&mut child)));
+        let mut pipe = child.stdin.take();
+        let text =
+            serde_json::to_string(job).map_err(|e| Error::failed(format!("cannot describe the job: {e}")))?;
+        // A child that is gone already says why when it is waited for.
+        let _ = pipe.as_mut().map(|pipe| writeln!(pipe, "{text}"));
+        Ok(Self { child, pipe, lines, said, output: job.output.clone() })
+    }
+
+    /// Wait until the file is made. `done` hears the name of each tensor that is finished, and `None` now and then.
+    pub(crate) fn wait(&mut self, done: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>) -> Result<()> {
+        let mut error = None;
+        loop {
+            let line = match self.lines.recv_timeout(TICK) {
+                Ok(line) if line == DONE => return Ok(()),
+                Ok(line) => Some(line),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Err(error.unwrap_or_else(|| self.gone())),
+            };
+            error = error.or_else(|| line.as_deref().and_then(error_of));
+            let tensor = line.as_deref().map(tensor_of);
+            // A line about something else is no news.
+            if tensor != Some(None) && done(tensor.flatten()).is_break() {
+                return Err(Error::new(Kind::Interrupted, "interrupted; nothing was written"));
+            }
         }
     }
-    let status = child.wait().map_err(failed)?;
-    drop(pipe);
-    if status.success() {
-        return Ok(());
+
+    /// The child ended without an error of its own.
+    fn gone(&mut self) -> Error {
+        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+        let last_words = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
+        let said = last_words.lines().find_map(|line| line.strip_prefix("error: "));
+        Error::failed(said.map_or_else(
+            || format!("the quantizing process ended early ({status}); nothing was written"),
+            str::to_owned,
+        ))
     }
-    let last_words = said.join().unwrap_or_default();
-    Err(error.unwrap_or_else(|| gone(status, &last_words)))
 }
 
-/// Stop the child and wait until it is gone, so that its file can be removed.
-fn end(child: &mut Child) {
-    // Both fail only when it has just ended by itself.
-    let _ = child.kill();
-    let _ = child.wait();
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Both fail only when it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        drop(self.pipe.take());
+        // Killed, it cannot remove what it made. What was renamed is not there any more.
+        let _ = std::fs::remove_file(&self.output);
+    }
 }
 
 fn lines(child: &mut Child) -> Receiver<String> {
@@ -138,7 +168,7 @@ fn lines(child: &mut Child) -> Receiver<String> {
     receiver
 }
 
-fn stderr(child: &mut Child) -> thread::JoinHandle<String> {
+fn stderr(child: &mut Child) -> JoinHandle<String> {
     let err = child.stderr.take();
     thread::spawn(move || {
         let mut text = Vec::new();
@@ -163,15 +193,6 @@ fn error_of(line: &str) -> Option<Error> {
     Some(Error { kind: Kind::Failed, message: text("message")?, hint: text("hint") })
 }
 
-/// A child that ended without a word of its own.
-fn gone(status: std::process::ExitStatus, last_words: &str) -> Error {
-    let said = last_words.lines().find_map(|line| line.strip_prefix("error: "));
-    Error::failed(said.map_or_else(
-        || format!("the quantizing process ended early ({status}); nothing was written"),
-        str::to_owned,
-    ))
-}
-
 /// Where the text that follows a key of the metadata stands in a file, and how long it is.
 pub(crate) fn text_at(beginning: &[u8], key: &str) -> Option<(usize, usize)> {
     const STRING: [u8; 4] = 8_u32.to_le_bytes();
@@ -188,7 +209,8 @@ pub(crate) fn overwrite(path: &Path, header: u64, key: &str, text: &str) -> Resu
     let failed = |e: std::io::Error| Error::failed(format!("cannot write `{}`: {e}", path.display()));
     let mut file = std::fs::OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
     let mut beginning = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, header), &mut beginning).map_err(failed)?;
+    std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, header), &mut beginning)
+        .map_err(failed)?;
     let (at, length) = text_at(&beginning, key)
         .ok_or_else(|| Error::failed(format!("`{}` has no `{key}`", path.display())))?;
     let mut bytes = text.as_bytes().to_vec();
@@ -204,8 +226,14 @@ mod tests {
     #[test]
     fn the_log_tells_which_tensor_is_done() {
         for (line, name) in [
-            ("[   1/ 272]                        token_embd.weight - [  576, 49152,     1,     1], type =    f16, size = 1", Some("token_embd.weight")),
-            ("[ 272/ 272] output_norm.weight - [   576], type = f32, size = 0.002 MiB", Some("output_norm.weight")),
+            (
+                "[   1/ 272]                        token_embd.weight - [  576, 49152,     1,     1], type =    f16, size = 1",
+                Some("token_embd.weight"),
+            ),
+            (
+                "[ 272/ 272] output_norm.weight - [   576], type = f32, size = 0.002 MiB",
+                Some("output_norm.weight"),
+            ),
             ("llama_model_loader: - type  f32:   61 tensors", None),
             ("[GGUF] x", None),
             ("", None),
