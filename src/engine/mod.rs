@@ -6,6 +6,7 @@ pub(crate) mod leave;
 pub(crate) mod llama;
 pub(crate) mod log;
 pub(crate) mod placement;
+pub(crate) mod quality;
 mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
