@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use self::verdict::Verdict;
 use self::worker::{Job, Worker};
 use super::args::QuantizeArgs;
 use super::models::columns;
@@ -22,6 +23,7 @@ use crate::model::quant;
 use crate::model::recipe::{Recipe, Target, recipe};
 use crate::model::store::Store;
 
+mod verdict;
 pub(crate) mod worker;
 
 /// Where the file says what was measured of it; room for it is kept while it is made.
@@ -244,7 +246,8 @@ impl Work {
         let mut worker = Worker::start(&job)?;
         let made = self.quantize(ui, &mut worker, &temporary).and_then(|made| {
             let verdict = self.verdict(ui, args, &temporary)?;
-            worker::overwrite(&temporary, made.meta_bytes(), VERDICT, &verdict)?;
+            let line = verdict.as_ref().map_or_else(|| "not measured".to_owned(), Verdict::line);
+            worker::overwrite(&temporary, made.meta_bytes(), VERDICT, &cut(&line))?;
             publish(&temporary, &self.output)?;
             Ok((made, verdict))
         });
@@ -257,8 +260,8 @@ impl Work {
             ui.note(&error.message);
         }
         let (made, verdict) = made?;
-        self.report(ui, args, &made, &verdict);
-        Ok(())
+        self.report(ui, args, &made, verdict.as_ref());
+        verdict.map_or(Ok(()), |verdict| verdict.check(args.fail_below))
     }
 
     /// The importance matrix to use, as a file.
@@ -312,23 +315,54 @@ impl Work {
         texts
     }
 
-    fn verdict(&self, _ui: &mut Ui, _args: &QuantizeArgs, _made: &Path) -> Result<String> {
-        Ok("not checked".to_owned())
+    fn verdict(&self, ui: &mut Ui, args: &QuantizeArgs, made: &Path) -> Result<Option<Verdict>> {
+        if args.no_check {
+            return Ok(None);
+        }
+        verdict::measure(ui, args, &self.source, made).map(Some)
     }
 
-    fn report(&self, ui: &mut Ui, args: &QuantizeArgs, made: &Header, verdict: &str) {
+    fn report(&self, ui: &mut Ui, args: &QuantizeArgs, made: &Header, verdict: Option<&Verdict>) {
         if args.json {
             let mut value = self.json();
             value["bytes"]["after"] = json!(made.file_bytes);
-            value["verdict"] = json!(verdict);
+            value["verdict"] = verdict.map_or(Value::Null, Verdict::json);
             // A reader that is gone needs no object.
             let _ = ui.json(&value);
-        } else {
-            ui.status(&format!("{}: {}", Bytes(made.file_bytes), verdict));
-            // A reader that is gone needs no path.
-            let _ = ui.page(&self.output.to_string_lossy());
+            return;
         }
+        match verdict {
+            Some(verdict) => say_verdict(ui, verdict),
+            None => ui.status("not measured"),
+        }
+        // A reader that is gone needs no path.
+        let _ = ui.page(&self.output.to_string_lossy());
     }
+}
+
+fn say_verdict(ui: &mut Ui, verdict: &Verdict) {
+    ui.status(&verdict.tokens());
+    ui.status(verdict.text().trim_end());
+}
+
+/// `--compare A B`: the verdict alone, which is then the product.
+fn compare(ui: &mut Ui, args: &QuantizeArgs, names: &[String]) -> Result<()> {
+    let mut paths = Vec::with_capacity(2);
+    for name in names {
+        paths.push(pull::obtain(ui, name, args.yes)?.path);
+    }
+    let [reference, candidate] = paths.as_slice() else {
+        return Err(Error::usage("`--compare` takes two models"));
+    };
+    let verdict = verdict::measure(ui, args, reference, candidate)?;
+    // Whether all of it could be written is asked once, at the end.
+    let _ = if args.json {
+        ui.json(&verdict.json())
+    } else {
+        ui.status(&verdict.tokens());
+        ui.page(&verdict.text())
+    };
+    verdict.check(args.fail_below)
 }
 
 /// Where most numbers came from, as the file says.

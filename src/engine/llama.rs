@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "this file is the boundary to llama.cpp")]
 
 use std::cell::OnceCell;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -109,7 +109,15 @@ impl Weights {
 
     /// Open a context: the KV cache is allocated here, at its full size.
     pub(crate) fn open(&self, brake: Brake) -> Result<Llama<'_>> {
-        let mut params = self.context;
+        self.open_with(self.context, brake)
+    }
+
+    /// Open a context for [`Llama::evaluate`] with room for the logits of `outputs` tokens, not of a whole batch.
+    pub(super) fn open_for(&self, outputs: u32, brake: Brake) -> Result<Llama<'_>> {
+        self.open_with(sys::llama_context_params { n_outputs_max: outputs, ..self.context }, brake)
+    }
+
+    fn open_with(&self, mut params: sys::llama_context_params, brake: Brake) -> Result<Llama<'_>> {
         params.abort_callback = Some(on_abort);
         params.abort_callback_data = Arc::as_ptr(&brake).cast_mut().cast();
         log::forget();
@@ -119,14 +127,16 @@ impl Weights {
             .ok_or_else(|| failure("cannot open a context").hint("try a smaller `--ctx`"))?;
         // SAFETY: a valid context.
         let memory = unsafe { sys::llama_get_memory(context.as_ptr()) };
+        // SAFETY: a plain getter on a valid context. n_batch is read back because llama.cpp may lower it.
+        let batch = unsafe { sys::llama_n_batch(context.as_ptr()) } as usize;
         let llama = Llama {
             context,
             memory,
             vocab: self.vocab,
             window: params.n_ctx as usize,
-            // SAFETY: plain getters on valid handles. n_batch is read back because llama.cpp may lower it.
-            batch: unsafe { sys::llama_n_batch(context.as_ptr()) } as usize,
-            // SAFETY: as above.
+            batch,
+            outputs: if params.n_outputs_max == 0 { batch } else { params.n_outputs_max as usize },
+            // SAFETY: a plain getter on a valid model.
             sliding: usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0),
             // SAFETY: as above.
             recurrent: unsafe {
@@ -159,6 +169,8 @@ pub(crate) struct Llama<'w> {
     vocab: NonNull<sys::llama_vocab>,
     window: usize,
     batch: usize,
+    /// The most tokens of a batch that can have logits.
+    outputs: usize,
     sliding: usize,
     /// Has a state that sums up all tokens, alone or beside a KV cache.
     recurrent: bool,
@@ -211,6 +223,80 @@ impl Llama<'_> {
         }
         let text = String::from_utf8(self.piece(token, true)).ok().filter(|text| !text.is_empty())?;
         (control || (text.starts_with("<|") && text.ends_with("|>"))).then_some(text)
+    }
+
+    /// The number of tokens in the vocabulary.
+    pub(super) fn vocabulary_len(&self) -> usize {
+        // SAFETY: a valid vocabulary.
+        usize::try_from(unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// The tokens as they stand in the vocabulary, in its order.
+    pub(super) fn vocabulary(&self) -> impl Iterator<Item = &[u8]> {
+        let vocab = self.vocab.as_ptr();
+        // SAFETY: plain getters on a valid vocabulary.
+        let (kind, len) = unsafe { (sys::llama_vocab_type(vocab), sys::llama_vocab_n_tokens(vocab)) };
+        let len = if kind == sys::LLAMA_VOCAB_TYPE_NONE { 0 } else { len };
+        (0..len).map(move |token| {
+            // SAFETY: a token of a valid vocabulary that has texts: a null-terminated string that lives as long.
+            unsafe { CStr::from_ptr(sys::llama_vocab_get_text(vocab, token)) }.to_bytes()
+        })
+    }
+
+    /// The tokens that the model was trained to look back on.
+    pub(super) fn trained_window(&self) -> usize {
+        // SAFETY: a valid context, and with it its model.
+        let len = unsafe { sys::llama_model_n_ctx_train(sys::llama_get_model(self.context.as_ptr())) };
+        usize::try_from(len).unwrap_or(0)
+    }
+
+    /// Evaluate tokens from an empty cache, all in one batch: the logits after the one at `first` and after each
+    /// later one, row by row. `None` when the brake stopped it. The cache is left to be cleared.
+    pub(super) fn evaluate(&mut self, tokens: &[Token], first: usize) -> Result<Option<&[f32]>> {
+        let limit = self.batch.min(self.window);
+        let outputs = tokens.len().saturating_sub(first);
+        if tokens.len() > limit || outputs == 0 || outputs > self.outputs {
+            let (len, room) = (tokens.len(), self.outputs);
+            return Err(Error::failed(format!(
+                "{len} tokens with {outputs} outputs do not fit a batch of {limit} with {room}"
+            )));
+        }
+        if self.brake.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.clear();
+        let mut wanted: Vec<i8> = (0..tokens.len()).map(|at| (at >= first).into()).collect();
+        match self.decode(tokens, &mut wanted) {
+            0 => self.rows(first, outputs).map(Some),
+            2 => Ok(None),
+            _ => Err(failure("cannot evaluate the text")),
+        }
+    }
+
+    /// One call of `llama_decode`, and its answer.
+    fn decode(&mut self, tokens: &[Token], outputs: &mut [i8]) -> i32 {
+        assert!(!tokens.is_empty() && tokens.len() <= self.batch && tokens.len() == outputs.len());
+        let len = i32::try_from(tokens.len()).unwrap_or(i32::MAX);
+        log::forget();
+        // SAFETY: not empty and at most n_batch tokens; the batch borrows the tokens and the flags, one for each
+        // token, and C does not write to them.
+        unsafe {
+            let mut batch = sys::llama_batch_get_one(tokens.as_ptr().cast_mut(), len);
+            batch.logits = outputs.as_mut_ptr();
+            sys::llama_decode(self.context.as_ptr(), batch)
+        }
+    }
+
+    /// The logits of the `count` tokens from the one at `first` of the last batch on, all of which were outputs.
+    fn rows(&self, first: usize, count: usize) -> Result<&[f32]> {
+        let first = i32::try_from(first).map_err(|_| Error::failed("the batch is too long"))?;
+        // SAFETY: a valid context; a token without output is null.
+        let row = unsafe { sys::llama_get_logits_ith(self.context.as_ptr(), first) };
+        if row.is_null() {
+            return Err(Error::failed("the model gave no output"));
+        }
+        // SAFETY: rows lie in the order of the batch and stay until the next decode, which needs `&mut self`.
+        Ok(unsafe { std::slice::from_raw_parts(row, count * self.vocabulary_len()) })
     }
 
     /// The logits of the last token fed, one per token of the vocabulary.
@@ -357,20 +443,11 @@ impl Engine for Llama<'_> {
             if self.brake.load(Ordering::Relaxed) {
                 return Ok(Fed::Interrupted(done));
             }
-            let len = i32::try_from(chunk.len()).unwrap_or(i32::MAX);
-            log::forget();
             let mut outputs = vec![0_i8; chunk.len()];
             if let Some(last) = outputs.last_mut() {
                 *last = (output && done + chunk.len() == start + tokens.len()).into();
             }
-            // SAFETY: not empty and at most n_batch tokens; the batch borrows the chunk and the flags, one for each
-            // token, and C does not write to them.
-            let code = unsafe {
-                let mut batch = sys::llama_batch_get_one(chunk.as_ptr().cast_mut(), len);
-                batch.logits = outputs.as_mut_ptr();
-                sys::llama_decode(self.context.as_ptr(), batch)
-            };
-            match code {
+            match self.decode(chunk, &mut outputs) {
                 0 => done += chunk.len(),
                 1 => return Err(Error::failed(format!("the context of {} tokens is full", self.window))),
                 2 => return Ok(Fed::Interrupted(self.forget_half_done(done)?)),

@@ -7,6 +7,7 @@ pub(crate) mod llama;
 pub(crate) mod log;
 pub(crate) mod placement;
 pub(crate) mod quantize;
+pub(crate) mod quality;
 mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]

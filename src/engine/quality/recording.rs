@@ -1,0 +1,82 @@
+//! A reference's log-probabilities in a temporary file, for when two models do not fit into memory together.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::Path;
+
+use super::rows::{Packed, Scale};
+use super::{SCORED, Vocabulary};
+use crate::engine::Token;
+use crate::error::{Error, Result};
+
+/// Bytes in front of each row: its scale and its lowest log-probability.
+const HEAD: usize = 8;
+
+/// What a reference said about a text. The file has no name, or goes with this value.
+pub(crate) struct Recording {
+    file: BufReader<File>,
+    pub(super) vocabulary: Vocabulary,
+    /// The whole chunks of the text.
+    pub(super) tokens: Vec<Token>,
+}
+
+/// The size of a recording in bytes.
+pub(crate) fn recording_size(vocabulary: usize, chunks: usize) -> u64 {
+    (chunks * SCORED) as u64 * (HEAD as u64 + 2 * vocabulary as u64)
+}
+
+/// A recording in the making.
+pub(super) struct Recorder {
+    file: BufWriter<File>,
+    bytes: Vec<u8>,
+}
+
+impl Recorder {
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(folder).map_err(|error| {
+            Error::failed(format!("cannot write a temporary file to `{}`: {error}", folder.display()))
+        })?;
+        Ok(Self { file: BufWriter::new(file), bytes: Vec::new() })
+    }
+
+    pub(super) fn push(&mut self, rows: &Packed) -> Result<()> {
+        for (scale, steps) in rows.rows() {
+            self.bytes.clear();
+            self.bytes.extend(scale.scale.to_le_bytes());
+            self.bytes.extend(scale.lowest.to_le_bytes());
+            self.bytes.extend(steps.iter().flat_map(|step| step.to_le_bytes()));
+            self.file.write_all(&self.bytes).map_err(|e| cannot("write", &e))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self, vocabulary: Vocabulary, tokens: Vec<Token>) -> Result<Recording> {
+        let mut file = self.file.into_inner().map_err(|e| cannot("write", e.error()))?;
+        file.rewind().map_err(|e| cannot("read", &e))?;
+        Ok(Recording { file: BufReader::new(file), vocabulary, tokens })
+    }
+}
+
+impl Recording {
+    /// The rows of the next chunk.
+    pub(super) fn next(&mut self, rows: &mut Packed) -> Result<()> {
+        let mut bytes = vec![0; HEAD + 2 * self.vocabulary.len];
+        for (scale, steps) in rows.rows_mut() {
+            self.file.read_exact(&mut bytes).map_err(|e| cannot("read", &e))?;
+            let (head, body) = bytes.split_at(HEAD);
+            let [scale_bytes, lowest_bytes] = head.as_chunks::<4>().0 else {
+                return Err(Error::failed("a row of the temporary file has no head"));
+            };
+            *scale =
+                Scale { scale: f32::from_le_bytes(*scale_bytes), lowest: f32::from_le_bytes(*lowest_bytes) };
+            for (step, bytes) in steps.iter_mut().zip(body.as_chunks::<2>().0) {
+                *step = u16::from_le_bytes(*bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cannot(what: &str, error: &io::Error) -> Error {
+    Error::failed(format!("cannot {what} the reference's log-probabilities: {error}"))
+}
