@@ -14,6 +14,7 @@ pub(crate) mod demo;
 pub(crate) mod fit;
 pub(crate) mod gguf;
 pub(crate) mod hub;
+pub(crate) mod imatrix;
 pub(crate) mod name;
 pub(crate) mod pull;
 pub(crate) mod quant;
