@@ -13,6 +13,7 @@ use super::args::QuantizeArgs;
 use super::models::columns;
 use super::pull::{self, Found};
 use super::ui::Ui;
+use crate::engine::calibrate::{Progress, calibrate};
 use crate::engine::quantize::LONGEST_TEXT;
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Escaped, Params};
@@ -264,11 +265,49 @@ impl Work {
         verdict.map_or(Ok(()), |verdict| verdict.check(args.fail_below))
     }
 
-    /// The importance matrix to use, as a file.
-    fn imatrix(&self, _ui: &mut Ui, args: &QuantizeArgs) -> Result<Option<PathBuf>> {
-        let Some(path) = &args.imatrix else { return Ok(None) };
-        Imatrix::read(path)?;
-        Ok(Some(path.clone()))
+    /// The importance matrix to use, as a file: one at hand, or one that is computed now and kept beside the result.
+    fn imatrix(&self, ui: &mut Ui, args: &QuantizeArgs) -> Result<Option<PathBuf>> {
+        if let Some(path) = &args.imatrix {
+            self.check_imatrix(ui, &Imatrix::read(path)?)?;
+            return Ok(Some(path.clone()));
+        }
+        let Some(text) = &args.calibrate else { return Ok(None) };
+        let imatrix = self.calibrate(ui, args, text)?;
+        self.check_imatrix(ui, &imatrix)?;
+        let path = self.output.with_extension("imatrix.gguf");
+        imatrix.write(&path)?;
+        ui.status(&format!("importance matrix: {}", super::hub::shown(&path)));
+        Ok(Some(path))
+    }
+
+    /// One of another model is refused; what lacks an entry is named.
+    fn check_imatrix(&self, ui: &mut Ui, imatrix: &Imatrix) -> Result<()> {
+        let coverage = imatrix.fit(&self.header)?;
+        if !coverage.missing.is_empty() {
+            ui.note(&format!(
+                "the importance matrix says nothing of {}, such as `{}`",
+                Count(coverage.missing.len() as u64, "tensor"),
+                Escaped(&coverage.missing[0])
+            ));
+        }
+        Ok(())
+    }
+
+    fn calibrate(&self, ui: &mut Ui, args: &QuantizeArgs, text: &Path) -> Result<Imatrix> {
+        let name = text.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = super::load::read_text(text)?;
+        let mut bar = ui.progress("calibrating", 1000);
+        let result = calibrate(&self.source, &text, &verdict::load_plan(args), &mut |progress| {
+            if let Progress::Chunks { done, all } = progress {
+                bar.set(u64::from(done) * 1000 / u64::from(all.max(1)));
+            }
+            if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        bar.clear();
+        if ui.is_interrupted() {
+            return Err(Error::new(Kind::Interrupted, "interrupted while calibrating; nothing was written"));
+        }
+        result.map(|calibrated| Imatrix::new(calibrated, &name))
     }
 
     fn job(&self, args: &QuantizeArgs, output: &Path, imatrix: Option<&Path>) -> Result<Job> {

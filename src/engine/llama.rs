@@ -33,10 +33,10 @@ pub(crate) type Brake = Arc<AtomicBool>;
 
 /// A model in memory.
 pub(crate) struct Weights {
-    model: NonNull<sys::llama_model>,
+    pub(super) model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
     /// Keeps the context parameters that llama.cpp's fit chose for this model.
-    context: sys::llama_context_params,
+    pub(super) context: sys::llama_context_params,
     /// Layers on a GPU, where there is one.
     pub(crate) gpu_layers: i32,
 }
@@ -117,7 +117,8 @@ impl Weights {
         self.open_with(sys::llama_context_params { n_outputs_max: outputs, ..self.context }, brake)
     }
 
-    fn open_with(&self, mut params: sys::llama_context_params, brake: Brake) -> Result<Llama<'_>> {
+    /// Open a context with parameters made from [`Self::context`].
+    pub(super) fn open_with(&self, mut params: sys::llama_context_params, brake: Brake) -> Result<Llama<'_>> {
         params.abort_callback = Some(on_abort);
         params.abort_callback_data = Arc::as_ptr(&brake).cast_mut().cast();
         log::forget();
@@ -164,7 +165,7 @@ impl Drop for Weights {
 
 /// A context: one sequence of tokens in a KV cache, over borrowed weights.
 pub(crate) struct Llama<'w> {
-    context: NonNull<sys::llama_context>,
+    pub(super) context: NonNull<sys::llama_context>,
     memory: sys::llama_memory_t,
     vocab: NonNull<sys::llama_vocab>,
     window: usize,
@@ -196,7 +197,7 @@ impl Llama<'_> {
         self.truncate(before)
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         // SAFETY: a valid memory.
         unsafe { sys::llama_memory_clear(self.memory, false) }
     }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 
+pub(crate) mod calibrate;
 pub(crate) mod leave;
 pub(crate) mod llama;
 pub(crate) mod log;

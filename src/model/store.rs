@@ -176,7 +176,7 @@ fn cannot(act: &str, path: &Path, e: &io::Error) -> Error {
 
 /// A temporary file in `folder`, as readable as the umask allows; a rename brings it to its place. It is written only
 /// at its end.
-fn temporary(folder: &Path, name: &str) -> io::Result<(File, TempPath)> {
+pub(super) fn temporary(folder: &Path, name: &str) -> io::Result<(File, TempPath)> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

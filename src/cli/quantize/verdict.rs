@@ -35,13 +35,7 @@ pub(super) fn measure(ui: &mut Ui, args: &QuantizeArgs, reference: &Path, candid
     let (first, second) = (first?, second?);
     first.check_runnable(reference)?;
     second.check_runnable(candidate)?;
-    let plan = LoadPlan {
-        gpu_layers: GpuLayers::Auto,
-        device: None,
-        ctx: 512,
-        threads: args.threads.map_or_else(machine::threads, usize::from),
-        kv: KvType::F16,
-    };
+    let plan = load_plan(args);
     let how = Measuring {
         plan: &plan,
         text: text.as_deref().unwrap_or(TEXT),
@@ -54,6 +48,17 @@ pub(super) fn measure(ui: &mut Ui, args: &QuantizeArgs, reference: &Path, candid
     #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with three digits")]
     let size = second.file_bytes as f64 / first.file_bytes.max(1) as f64;
     Ok(Verdict { grade: quality::judge(&comparison), comparison, size })
+}
+
+/// Where a model goes to be looked into.
+pub(super) fn load_plan(args: &QuantizeArgs) -> LoadPlan {
+    LoadPlan {
+        gpu_layers: GpuLayers::Auto,
+        device: None,
+        ctx: 512,
+        threads: args.threads.map_or_else(machine::threads, usize::from),
+        kv: KvType::F16,
+    }
 }
 
 /// Do both models and what measuring takes fit into memory at once?
