@@ -39,6 +39,9 @@ const LARGE_BUFFER: u64 = 8 << 30;
 
 /// `infer quantize`.
 pub(crate) fn run(ui: &mut Ui, args: &QuantizeArgs) -> Result<()> {
+    if let Some(names) = &args.compare {
+        return compare(ui, args, names);
+    }
     let name = args
         .model
         .as_deref()

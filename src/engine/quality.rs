@@ -25,8 +25,8 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use files::{Event, Measuring, compare_files};
-pub(crate) use grade::{Grade, judge};
+pub(crate) use files::{Event, Measuring, compare_files, memory_for_logits};
+pub(crate) use grade::{Grade, judge, sentence};
 pub(crate) use recording::{Recording, recording_size};
 
 use recording::Recorder;
