@@ -47,7 +47,7 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error, json),
     };
-    if matches!(cli.command, Some(Command::Run(_) | Command::Chat(_))) {
+    if matches!(cli.command, Some(Command::Run(_) | Command::Chat(_) | Command::Quantize(_))) {
         spin::shorten_if_busy(argv);
     }
     let mut ui = Ui::new(cli.volume);
