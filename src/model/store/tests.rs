@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use super::lock::Lock;
 use super::*;
 use crate::error::Kind;
 use crate::model::name::Revision;
