@@ -355,14 +355,17 @@ impl Hub {
     /// Wait before the next attempt: as long as the server wants, or longer each time.
     fn pause(&self, error: &Error, wait: Option<Duration>, failures: u32, sink: Sink<'_>) -> Result<()> {
         let length = wait.unwrap_or_else(|| backoff(failures));
+        // How long it takes is said by who hears this.
+        let why = error.message.split("; again in ").next().unwrap_or_default();
         let event = match wait {
-            Some(left) => Event::Wait { why: &error.message, left },
-            None => Event::Retry { why: &error.message, wait: length },
+            Some(left) => Event::Wait { why, left },
+            None => Event::Retry { why, wait: length },
         };
         if sink(&event).is_break() {
             return Err(interrupted());
         }
-        self.runtime.block_on(watched(tokio::time::sleep(length), sink))
+        // A timer begins inside the runtime.
+        self.runtime.block_on(async { watched(tokio::time::sleep(length), sink).await })
     }
 
     /// What went wrong inside hf-hub.
