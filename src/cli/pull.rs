@@ -148,7 +148,7 @@ struct Puller<'a> {
 
 impl<'a> Puller<'a> {
     fn new(ui: &'a mut Ui, places: &'a Places, options: Options, json: bool) -> Result<Self> {
-        let hub = place::hub(options, &places.store)?;
+        let hub = place::hub(options)?;
         place::say_where_token_goes(ui, &hub);
         ui.stop_with_brake();
         Ok(Self { ui, places, hub, json })
