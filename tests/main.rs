@@ -4,6 +4,7 @@ mod chat;
 mod floors;
 mod help;
 mod hostile;
+mod pull;
 mod real;
 mod run;
 mod show;

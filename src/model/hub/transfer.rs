@@ -2,6 +2,7 @@
 //! and when that breaks, wait and ask for the rest.
 
 use std::hash::Hasher;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -447,8 +448,8 @@ impl Transfer {
         }
         if response.status() == StatusCode::PARTIAL_CONTENT {
             let got = header(response.headers(), &CONTENT_RANGE).unwrap_or_default();
-            let asked = format!("bytes {start}-{}/{}", end - 1, self.part.size());
-            if got != asked {
+            if !is_part(&got, start..end, self.part.size()) {
+                let asked = format!("bytes {start}-{}/{}", end - 1, self.part.size());
                 return wrong(format!("sends `{}` when asked for `{asked}`", Escaped(&got)));
             }
         } else if let Some(length) = response.content_length().filter(|length| *length != self.part.size()) {
@@ -579,6 +580,13 @@ impl Transfer {
         }
         Ok(())
     }
+}
+
+/// Whether a `Content-Range` begins where it should and does not go further: a server may send less than asked for.
+fn is_part(text: &str, asked: Range<u64>, size: u64) -> bool {
+    let last = |rest: &str| rest.strip_suffix(&format!("/{size}"))?.parse::<u64>().ok();
+    let last = text.strip_prefix(&format!("bytes {}-", asked.start)).and_then(last);
+    last.is_some_and(|last| asked.contains(&last))
 }
 
 /// A disk that takes no more, or that fails.
