@@ -9,6 +9,7 @@ mod hostile;
 mod kill;
 #[cfg(unix)]
 mod models;
+mod pull;
 mod real;
 mod run;
 mod show;

@@ -139,6 +139,11 @@ pub(crate) struct PullArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) retries: u32,
 
+    /// How long a server may be silent before the connection is opened anew
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+
     /// Refuse a model larger than this, such as `8GB` or `500MB`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_size: Option<u64>,

@@ -156,7 +156,7 @@ struct Puller<'a> {
 
 impl<'a> Puller<'a> {
     fn new(ui: &'a mut Ui, places: &'a Places, options: Options, json: bool) -> Result<Self> {
-        let hub = place::hub(options, &places.store)?;
+        let hub = place::hub(options)?;
         place::say_where_token_goes(ui, &hub);
         ui.stop_with_brake();
         Ok(Self { ui, places, hub, json })
@@ -188,7 +188,7 @@ impl<'a> Puller<'a> {
     }
 
     fn fetch(&mut self, plan: &Plan) -> Result<PathBuf> {
-        if let Some(license) = plan.license.as_ref().filter(|_| plan.missing() > 0) {
+        if let Some(license) = plan.license.as_ref().filter(|_| plan.missing() > 0 && !self.json) {
             let page = format!("{}/{}", self.hub.access().endpoint(), plan.repo);
             self.ui.status(&format!("license: {} ({page})", Escaped(license)));
         }
@@ -200,14 +200,19 @@ impl<'a> Puller<'a> {
 
     /// What was kept is worth a line also when a person stopped it.
     fn say_interruption<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && error.kind == Kind::Interrupted
-            && !self.json
-        {
+        let Err(error) = result else { return result };
+        if error.kind != Kind::Interrupted {
+            return Err(error);
+        }
+        if self.ui.is_closed() {
+            // Nobody reads the events any more: nobody has to be told.
+            return Err(Error::new(Kind::Interrupted, ""));
+        }
+        if !self.json {
             self.ui.clear_echo();
             self.ui.note(&error.message);
         }
-        result
+        Err(error)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The HTTP client of the bytes, and the rules of who may be asked for what.
+//! The HTTP client, and the rules of who may be asked for what.
 
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, Url};
 
 use super::Access;
 use super::refusal::{self, Answer};
@@ -12,11 +12,10 @@ use crate::error::{Error, Kind, Result};
 use crate::human::Escaped;
 use crate::model::name::{RepoId, RepoPath, is_commit, is_sha256};
 
-pub(super) const USER_AGENT: &str = concat!("infer/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("infer/", env!("CARGO_PKG_VERSION"));
 
-/// How long a connection may take to open, and how long it may be silent.
+/// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
-pub(super) const IDLE: Duration = Duration::from_secs(30);
 
 /// So many redirects within the hub are followed.
 const REDIRECTS: usize = 10;
@@ -30,35 +29,17 @@ pub(crate) struct Meta {
     pub(super) location: Url,
 }
 
-/// A client for bytes: HTTP/1.1, so that each range has a connection of its own, and no redirect unseen.
-pub(super) fn bytes_client() -> reqwest::Result<Client> {
-    builder().redirect(Policy::none()).build()
-}
-
-/// A client for the hub's API. Redirects stay on the hub, so that the token does.
-pub(super) fn api_client(access: &Access) -> reqwest::Result<Client> {
-    let endpoint = access.endpoint.clone();
-    let policy = Policy::custom(move |attempt| {
-        if attempt.previous().len() > REDIRECTS {
-            attempt.error("redirects in circles")
-        } else if same_origin(attempt.url(), &endpoint) {
-            attempt.follow()
-        } else {
-            let elsewhere = format!("redirects to {}, which is another server", host(attempt.url()));
-            attempt.error(elsewhere)
-        }
-    });
-    builder().redirect(policy).build()
-}
-
-fn builder() -> reqwest::ClientBuilder {
+/// A client of HTTP/1.1, so that each range has a connection of its own, and without redirects that nobody looks at.
+pub(super) fn client(idle: Duration) -> reqwest::Result<Client> {
     Client::builder()
         .http1_only()
+        .redirect(Policy::none())
         .user_agent(USER_AGENT)
-        .connect_timeout(CONNECT)
-        .read_timeout(IDLE)
+        .connect_timeout(CONNECT.min(idle))
+        .read_timeout(idle)
         .referer(false)
         .tcp_nodelay(true)
+        .build()
 }
 
 pub(super) fn same_origin(a: &Url, b: &Url) -> bool {
@@ -97,10 +78,14 @@ impl Access {
 
     /// The address of a file.
     fn file_url(&self, repo: &RepoId, commit: &str, path: &RepoPath) -> Url {
+        self.url([repo.org(), repo.name(), "resolve", commit].into_iter().chain(path.as_str().split('/')))
+    }
+
+    /// An address of the hub. A `/` in a part is none between parts.
+    pub(super) fn url(&self, parts: impl IntoIterator<Item = impl AsRef<str>>) -> Url {
         let mut url = self.endpoint.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend([repo.org(), repo.name(), "resolve", commit]);
-            segments.extend(path.as_str().split('/'));
+            segments.pop_if_empty().extend(parts);
         }
         url
     }
@@ -121,27 +106,41 @@ pub(super) async fn head(
     commit: &str,
     path: &RepoPath,
 ) -> std::result::Result<Head, HeadError> {
-    let mut url = access.file_url(repo, commit, path);
+    let url = access.file_url(repo, commit, path);
+    let response = ask(client, access, &Method::HEAD, url).await?;
+    let status = response.status();
+    if !status.is_success() && !status.is_redirection() {
+        return Ok(Head::Refused(Answer::read(response).await));
+    }
+    let location = redirect(&response)?.unwrap_or_else(|| response.url().clone());
+    check_location(&location, &access.endpoint)?;
+    meta(&response, location).map(Head::File).map_err(HeadError::Fatal)
+}
+
+/// Ask the hub, and go where it redirects to within itself. A redirect that says something of a file is an answer.
+pub(super) async fn ask(
+    client: &Client,
+    access: &Access,
+    method: &Method,
+    mut url: Url,
+) -> std::result::Result<Response, HeadError> {
     for _ in 0..=REDIRECTS {
-        let request = access.authorize(client.head(url.clone()), &url).header(ACCEPT_ENCODING, "identity");
+        let request = access.authorize(client.request(method.clone(), url.clone()), &url);
+        let request = request.header(ACCEPT_ENCODING, "identity");
         let response = request.send().await.map_err(HeadError::Transport)?;
-        let status = response.status();
-        if !status.is_success() && !status.is_redirection() {
-            return Ok(Head::Refused(Answer::read(response).await));
-        }
-        let target = redirect(&response, &url)?;
-        let is_file = response.headers().contains_key("x-linked-etag") || status.is_success();
-        match target {
-            Some(target) if !is_file && same_origin(&target, &access.endpoint) => url = target,
-            Some(target) if !is_file => return Err(elsewhere(&target).into()),
-            target => {
-                let location = target.unwrap_or(url);
-                check_location(&location, &access.endpoint)?;
-                return meta(&response, status, location).map(Head::File).map_err(HeadError::Fatal);
+        match redirect(&response)? {
+            Some(target) if !response.headers().contains_key("x-linked-etag") => {
+                if !same_origin(&target, &access.endpoint) {
+                    return Err(elsewhere(&target).into());
+                }
+                url = target;
             }
+            _ => return Ok(response),
         }
     }
-    Err(Error::new(Kind::Network, format!("{} redirects in circles", host(&access.endpoint))).into())
+    Err(Error::new(Kind::Network, format!("{} redirects in circles", host(&access.endpoint)))
+        .hint("check `HF_ENDPOINT` and the proxy of your network")
+        .into())
 }
 
 /// Why a question had no answer.
@@ -158,14 +157,14 @@ impl From<Error> for HeadError {
 }
 
 /// Where an answer leads, if it is a redirect.
-fn redirect(response: &Response, from: &Url) -> Result<Option<Url>> {
+fn redirect(response: &Response) -> Result<Option<Url>> {
     if !response.status().is_redirection() {
         return Ok(None);
     }
     let text = header(response.headers(), &LOCATION).unwrap_or_default();
-    match from.join(&text) {
+    match response.url().join(&text) {
         Ok(target) if !text.is_empty() => Ok(Some(target)),
-        _ => Err(refusal::not_a_hub(from, "it redirects to nowhere")),
+        _ => Err(refusal::not_a_hub(response.url(), "it redirects to nowhere")),
     }
 }
 
@@ -190,8 +189,8 @@ fn check_location(location: &Url, endpoint: &Url) -> Result<()> {
 }
 
 /// Everything that the headers must say before a byte is fetched.
-fn meta(response: &Response, status: StatusCode, location: Url) -> Result<Meta> {
-    let headers = response.headers();
+fn meta(response: &Response, location: Url) -> Result<Meta> {
+    let (headers, status) = (response.headers(), response.status());
     let url = response.url();
     let named = |name: &'static str| header(headers, &HeaderName::from_static(name));
     let commit = named("x-repo-commit").ok_or_else(|| refusal::not_a_hub(url, "no X-Repo-Commit"))?;

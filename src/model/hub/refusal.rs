@@ -63,7 +63,8 @@ impl Answer {
 /// draft "RateLimit header fields for HTTP"), and a second more, as the window ends within one.
 pub(super) fn wait(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
-    let retry_after = text("retry-after").and_then(|value| value.trim().parse().ok());
+    // At once is what a client must not do that was told to go away.
+    let retry_after = text("retry-after").and_then(|value| value.trim().parse().ok()).filter(|s| *s > 0);
     let rate_limit = || {
         let part = text("ratelimit")?.split(';').find_map(|part| part.trim().strip_prefix("t="))?;
         part.trim().parse::<u64>().ok().map(|seconds| seconds + 1)
@@ -100,7 +101,7 @@ pub(super) fn error(answer: &Answer, asked: Asked<'_>, access: &Access) -> Error
         (403, _) => network(format!("the hub refuses access to {repo}: {}", quoted(said)))
             .hint(format!("see {page}; {}", token_hint(access))),
         (429, _) => rate_limited(answer, access),
-        (status, _) => network(format!("{} answers {}", host(&access.endpoint), describe(status)))
+        (status, _) => network(says(&access.endpoint, status))
             .hint("the same command goes on where it stopped; try again later"),
     }
 }
@@ -159,6 +160,11 @@ fn token_hint(access: &Access) -> String {
         None => "set HF_TOKEN, or log in with `hf auth login`".to_owned(),
         Some(token) => format!("check the token from {}", token.source),
     }
+}
+
+/// A status in the words of a person.
+pub(super) fn says(url: &Url, status: u16) -> String {
+    format!("{} answers {}", host(url), describe(status))
 }
 
 pub(super) fn describe(status: u16) -> String {
