@@ -298,8 +298,6 @@ impl Hub {
     /// Wait before the next attempt: as long as the server wants, or longer each time.
     fn pause(&self, why: &str, wait: Option<Duration>, failures: u32, sink: Sink<'_>) -> Result<()> {
         let length = wait.unwrap_or_else(|| backoff(failures));
-        // How long it takes is said by who hears this.
-        let why = error.message.split("; again in ").next().unwrap_or_default();
         let event = match wait {
             Some(left) => Event::Wait { why, left },
             None => Event::Retry { why, wait: length },
