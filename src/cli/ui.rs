@@ -308,6 +308,8 @@ impl Ui {
     pub(crate) fn confirm(&mut self, question: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         self.break_line();
+        // Who reads the question may already answer with Ctrl-C.
+        self.ctrl_c.mean(Meaning::Leave);
         self.stderr(&format!("{} {choice} ", escape(question)));
         let line = self.read_line(100)?;
         let Some(line) = line else {
