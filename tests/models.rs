@@ -304,6 +304,12 @@ fn the_names_are_those_of_the_registry_and_of_ones_own_file() {
     assert_eq!(lines[0], "NAME              PARAMETERS  LICENSE     GOOD FOR");
     assert!(lines.contains(&row), "{}", ran.stdout);
 
+    // On a terminal the last column is broken between words.
+    let screen = rows(&Infer::new().args(["list", "--names"]).terminal().finish().stdout);
+    let at = screen.iter().position(|row| row.starts_with("smollm2:135m ")).expect("the row");
+    assert_eq!(screen[at], row[..row.len() - " rely on".len()]);
+    assert_eq!(screen[at + 1], format!("{}rely on", " ".repeat(42)));
+
     let own = "[\"smollm2:135m\"]\nrepo = \"me/Mine\"\nabout = \"mine\"\n\
                [zz-work]\nrepo = \"me/Work-GGUF\"\nquant = \"Q5_K_M\"\nsampling = { temp = 0.1 }\n";
     let with_own = || Infer::new().args(["list", "--names", "--json"]).file("config/infer/models.toml", own);

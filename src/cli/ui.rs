@@ -103,6 +103,11 @@ impl Ui {
         self.style == Style::Dumb
     }
 
+    /// How wide a page may be; a pipe has no width.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.terminals.stdout.then(|| console::Term::stdout().size().1.into())
+    }
+
     fn is_coloured(&self) -> bool {
         self.terminals.stderr && self.style == Style::Coloured
     }
