@@ -14,8 +14,7 @@ use crate::model::registry::Registry;
 use crate::model::store::Store;
 
 /// Connections and attempts unless a person says otherwise.
-pub(crate) const OPTIONS: Options =
-    Options { connections: 8, retries: 8, idle: Duration::from_secs(30) };
+pub(crate) const OPTIONS: Options = Options { connections: 8, retries: 8, idle: Duration::from_secs(30) };
 
 /// What is not empty.
 fn variable(name: &str) -> Option<String> {

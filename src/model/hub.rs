@@ -305,7 +305,8 @@ impl Hub {
         if sink(&event).is_break() {
             return Err(interrupted());
         }
-        self.runtime.block_on(watched(tokio::time::sleep(length), sink))
+        // A timer is made inside the runtime that it belongs to.
+        self.runtime.block_on(async { watched(tokio::time::sleep(length), sink).await })
     }
 }
 

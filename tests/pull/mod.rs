@@ -129,8 +129,7 @@ fn is_get(request: &Request) -> bool {
 #[test]
 fn a_model_lies_where_python_looks_for_it() {
     let (hub, content) = (hub(), content());
-    let ran =
-        pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
+    let ran = pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
     assert_published(&hub, &ran.home, &content);
     let commit = hub.commit(REPO, "main");
     assert_eq!(
@@ -147,8 +146,7 @@ fn a_model_lies_where_python_looks_for_it() {
 #[test]
 fn a_second_pull_asks_and_fetches_nothing() {
     let hub = hub();
-    let first =
-        pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
+    let first = pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
     hub.forget();
     pull(&hub, &[REPO])
         .home(&first.home)
@@ -256,7 +254,8 @@ fn events_for_a_program() {
     let (hub, content) = (hub(), content());
     let ran = pull(&hub, &[REPO, "--json"]).stdout_is(|_| true).run();
     let (sha256, commit) = (content.sha256(), hub.commit(REPO, "main"));
-    let at = format!("{}", folder(ran.home.path(), REPO).join("snapshots").join(&commit).join(FILE).display());
+    let at =
+        format!("{}", folder(ran.home.path(), REPO).join("snapshots").join(&commit).join(FILE).display());
     let bytes = 6 * MIB;
     let expected = [
         json!({

@@ -89,10 +89,7 @@ impl Hub {
     }
 
     /// One answer, and where the list goes on.
-    async fn page<T: DeserializeOwned>(
-        &self,
-        url: Url,
-    ) -> std::result::Result<(T, Option<Url>), Failed> {
+    async fn page<T: DeserializeOwned>(&self, url: Url) -> std::result::Result<(T, Option<Url>), Failed> {
         let response = client::ask(&self.client, &self.access, &Method::GET, url).await?;
         if !response.status().is_success() {
             return Err(Failed::Refused(Answer::read(response).await));

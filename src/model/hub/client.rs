@@ -129,7 +129,7 @@ pub(super) async fn ask(
         let request = request.header(ACCEPT_ENCODING, "identity");
         let response = request.send().await.map_err(HeadError::Transport)?;
         match redirect(&response)? {
-            Some(target) if !response.headers().contains_key("x-linked-etag") => {
+            Some(target) if !is_about_file(&response) => {
                 if !same_origin(&target, &access.endpoint) {
                     return Err(elsewhere(&target).into());
                 }
@@ -141,6 +141,10 @@ pub(super) async fn ask(
     Err(Error::new(Kind::Network, format!("{} redirects in circles", host(&access.endpoint)))
         .hint("check `HF_ENDPOINT` and the proxy of your network")
         .into())
+}
+
+fn is_about_file(response: &Response) -> bool {
+    ["x-linked-etag", "x-linked-size"].iter().any(|name| response.headers().contains_key(*name))
 }
 
 /// Why a question had no answer.
@@ -204,7 +208,7 @@ fn meta(response: &Response, location: Url) -> Result<Meta> {
     }
     let own_length = || status.is_success().then(|| named("content-length")).flatten();
     let size = named("x-linked-size").or_else(own_length).and_then(|size| size.parse().ok());
-    let size = size.ok_or_else(|| refusal::not_a_hub(url, "no size"))?;
+    let size = size.filter(|size| *size > 0).ok_or_else(|| refusal::not_a_hub(url, "no size"))?;
     Ok(Meta { size, sha256, commit, location })
 }
 

@@ -98,8 +98,11 @@ pub(super) fn error(answer: &Answer, asked: Asked<'_>, access: &Access) -> Error
         .hint(format!("{page}/tree/main lists its branches; without `@REVISION` it is `main`")),
         (404, "EntryNotFound") => not_in_repo(repo, path, &page),
         (401 | 404, _) => missing(repo, access),
-        (403, _) => network(format!("the hub refuses access to {repo}: {}", quoted(said)))
-            .hint(format!("see {page}; {}", token_hint(access))),
+        (403, _) => network(match said {
+            "" => format!("the hub refuses access to {repo}"),
+            said => format!("the hub refuses access to {repo}: {}", quoted(said)),
+        })
+        .hint(format!("see {page}; {}", token_hint(access))),
         (429, _) => rate_limited(answer, access),
         (status, _) => network(says(&access.endpoint, status))
             .hint("the same command goes on where it stopped; try again later"),

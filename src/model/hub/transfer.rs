@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const SLOW: f64 = 0.25;
 const REOPENINGS: u32 = 3;
 
+/// An answer that breaks before it has brought so many bytes has brought nothing.
+const PROGRESS: u64 = 64 << 10;
+
 /// A wrong answer is asked for again at most so often: it is no accident then.
 const WRONG_ANSWERS: u32 = 3;
 
@@ -224,7 +227,7 @@ impl Transfer {
         loop {
             let before = run.position();
             let ended = self.fetch(&mut run).await;
-            let has_progress = ended.is_ok() || run.position() > before;
+            let has_progress = ended.is_ok() || run.position() >= before + PROGRESS;
             if has_progress {
                 *streak = Streak { failures: 0, came: self.came() };
             }
@@ -453,7 +456,11 @@ impl Transfer {
                 return wrong(format!("sends `{}` when asked for `{asked}`", Escaped(&got)));
             }
         } else if let Some(length) = response.content_length().filter(|length| *length != self.part.size()) {
-            return wrong(format!("sends a file of {} instead of {}", Bytes(length), Bytes(self.part.size())));
+            return wrong(format!(
+                "sends a file of {} instead of {}",
+                Bytes(length),
+                Bytes(self.part.size())
+            ));
         }
         Ok(())
     }
