@@ -310,7 +310,7 @@ fn what_a_person_types_is_no_path_either() {
         ("../../x/y.gguf", 3),
         ("org/../x", 2),
         ("org/name/../../x.gguf", 3),
-        ("org/name/..\\x.gguf", 2),
+        ("org/name/..\\x.gguf", 3),
         ("org/name\u{1b}[31m", 2),
     ] {
         let hub = hub();
