@@ -7,12 +7,15 @@ use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Examples:
-  infer run demo \"What is the capital of France?\"
-  cat report.txt | infer run model.gguf \"Summarise this\" > summary.txt
-  infer chat model.gguf
+  infer run smollm2:135m \"What is the capital of France?\"    offers to download the model first
+  cat report.txt | infer run qwen3:4b \"Summarise this\" > summary.txt
+  infer chat qwen3:4b
+  infer list --names                                         models with a short name
 
 Exit codes:
-  0 done  1 failed  2 usage  3 no such model  5 does not fit  6 prompt too long  130 interrupted";
+  0 done      3 no such model    6 prompt too long
+  1 failed    4 network          130 interrupted
+  2 usage     5 does not fit";
 
 const PULL_EXAMPLES: &str = "\
 Examples:
@@ -30,28 +33,34 @@ HF_HUB_OFFLINE=1 keeps the network out.";
 const LIST_EXAMPLES: &str = "\
 Examples:
   infer list
-  infer list --names
-  infer list --json | jq -r '.models[].name'";
+  infer list --names                       what `infer pull` knows by a short name
+  infer list --all                         also what no model needs
+  infer list --json | jq -r '.models[].path'";
 
 const RM_EXAMPLES: &str = "\
 Examples:
   infer rm smollm2:135m
   infer rm Qwen/Qwen3-0.6B-GGUF:Q8_0 --dry-run
-  infer rm org/repo --yes              every model of a repository, and its partial downloads";
+  infer rm org/repo                    every model of a repository, and its partial downloads
+  infer rm org/repo --all              other programs' files of it as well
+
+On a terminal it asks first, unless `--yes` is given. What another model of the repository needs stays.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  infer run demo \"What is the capital of France?\"
-  git diff | infer run model.gguf -s \"You review code.\" \"Review this change\"
+  infer run smollm2:135m \"What is the capital of France?\"
+  git diff | infer run qwen3:4b -s \"You review code.\" \"Review this change\"
   infer run model.gguf -f notes.md --temp 0 --json | jq -r .text
-  infer run base.gguf --raw -n 64 \"Once upon a time\"
+  infer run org/repo:Q8_0 --yes --raw -n 64 \"Once upon a time\"
 
+A model that is not on this machine is offered for download on a terminal, and fetched without a question with \
+`--yes`. `demo` is a tiny one inside the program. \
 The answer goes to stdout and everything else to stderr. Arguments, files and piped input are joined by blank \
 lines, in this order, into one prompt. Without any of them, on a terminal, `run` becomes `chat`.";
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
-  infer chat demo
+  infer chat qwen3:4b
   infer chat model.gguf -s \"You answer in one sentence.\" --ctx 4096
   printf 'My name is Ada.\\nWhat is my name?\\n' | infer chat demo --temp 0
 
@@ -60,9 +69,9 @@ Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  infer show demo
+  infer show qwen3:8b                      of a model on the hub only its header is fetched
   infer show model.gguf --json | jq .context_length
-  infer show model.gguf --template > chat.jinja";
+  infer show demo --template > chat.jinja";
 
 /// Run language models on your own machine, from the terminal
 #[derive(Debug, Parser)]
@@ -87,24 +96,24 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Download a model from the hub, or go on with a download
-    #[command(after_help = PULL_EXAMPLES)]
-    Pull(PullArgs),
-    /// List the models on this machine, and downloads that did not end
-    #[command(after_help = LIST_EXAMPLES)]
-    List(ListArgs),
-    /// Remove models and partial downloads
-    #[command(after_help = RM_EXAMPLES)]
-    Rm(RmArgs),
     /// Answer one prompt
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Hold a conversation
     #[command(after_help = CHAT_EXAMPLES)]
     Chat(ChatArgs),
-    /// Show what is in a model file
+    /// Download a model from the hub, or go on with a download
+    #[command(after_help = PULL_EXAMPLES)]
+    Pull(PullArgs),
+    /// List the models on this machine, and downloads that did not end
+    #[command(visible_alias = "ls", after_help = LIST_EXAMPLES)]
+    List(ListArgs),
+    /// Show what is in a model, and whether one of the hub would fit here
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
+    /// Remove models and partial downloads
+    #[command(visible_alias = "remove", after_help = RM_EXAMPLES)]
+    Rm(RmArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  infer completions bash > ~/.local/share/bash-completion/completions/infer"
@@ -164,6 +173,7 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RmArgs {
     /// Models, repositories or partial downloads, as `infer list` names them
     #[arg(value_name = "MODEL", required = true)]

@@ -39,7 +39,7 @@ pub(crate) fn list(ui: &mut Ui, args: &ListArgs) -> Result<()> {
 }
 
 fn is_empty(listing: &Listing, all: bool) -> bool {
-    listing.models.is_empty() && listing.partials.is_empty() && !(all && !listing.loose.is_empty())
+    listing.models.is_empty() && listing.partials.is_empty() && (!all || listing.loose.is_empty())
 }
 
 /// What can be typed to get this model.
@@ -287,13 +287,14 @@ fn removal_json(removals: &[Removal], freed: u64, dry_run: bool) -> Value {
 /// What a name stands for, to be removed.
 fn plan_removal(places: &Places, name: &str, all: bool) -> Result<Vec<Removal>> {
     let Some(model) = places.on_hub(name)? else { return plan_local(places, name) };
-    if all {
-        return Ok(vec![places.store.plan_removal(Target::Repo(&model.repo))?]);
-    }
     let absent = || {
         Error::new(Kind::NotFound, format!("`{}` is not on this machine", Escaped(name)))
             .hint("`infer list` shows what is")
     };
+    if all {
+        let plan = places.store.plan_removal(Target::Repo(&model.repo));
+        return plan.map(|plan| vec![plan]).map_err(|e| if e.kind == Kind::NotFound { absent() } else { e });
+    }
     let listing = places.store.list(&quant::variants);
     let held: Vec<Variant> = listing
         .models

@@ -63,8 +63,12 @@ fn offer(ui: &mut Ui, places: &Places, name: &str, model: &HubRef, yes: bool) ->
     }
     let mut puller = Puller::new(ui, places, OPTIONS, false)?;
     let plan = puller.plan(name, model, None)?;
-    if !yes && !puller.ui.confirm(&format!("`{shown}` is not here. Pull {}?", summary(&plan)), true)? {
-        return Err(absent.hint(format!("`infer pull {shown}` fetches it")));
+    if !yes {
+        puller.ui.note(&absent.message);
+        if !puller.ui.confirm(&format!("Pull {}?", summary(&plan)), true)? {
+            return Err(Error::new(Kind::NotFound, "nothing was pulled")
+                .hint(format!("`infer pull {shown}` fetches it")));
+        }
     }
     puller.fetch(&plan)
 }
@@ -129,7 +133,11 @@ fn finished(ui: &mut Ui, name: &str, path: &Path, json: bool) {
 /// `Qwen/Qwen3-0.6B-GGUF:Q8_0 (639.4 MB)`, or how much of it is missing.
 fn summary(plan: &Plan) -> String {
     let (size, missing) = (plan.size(), plan.missing());
-    let rest = if missing < size { format!(", {} of it missing", Bytes(missing)) } else { String::new() };
+    let rest = match missing {
+        0 => ", all of it here".to_owned(),
+        _ if missing < size => format!(", {} of it missing", Bytes(missing)),
+        _ => String::new(),
+    };
     let files = if plan.files.len() > 1 {
         format!(" in {}", Count(plan.files.len() as u64, "file"))
     } else {
@@ -244,7 +252,7 @@ struct Show<'a> {
 
 impl<'a> Show<'a> {
     fn new(ui: &'a mut Ui, json: bool, files: usize, total: u64) -> Self {
-        let bars = ui.downloads(files, total);
+        let bars = ui.downloads(files, total, json);
         Self {
             ui,
             bars,

@@ -18,6 +18,7 @@ use crate::human::{Escaped, is_harmful};
 mod bar;
 mod ctrl_c;
 mod downloads;
+mod line;
 
 pub(crate) use bar::Bar;
 pub(crate) use downloads::Downloads;
@@ -286,9 +287,11 @@ impl Ui {
         Bar::new(label, total, self.draws_bars())
     }
 
-    /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`.
-    pub(crate) fn downloads(&self, files: usize, total: u64) -> Downloads {
-        Downloads::new(files, total, self.draws_bars())
+    /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`, nor where events are told on
+    /// the same screen.
+    pub(crate) fn downloads(&self, files: usize, total: u64, tells_events: bool) -> Downloads {
+        let wanted = self.draws_bars() && !(tells_events && self.terminals.stdout);
+        Downloads::new(files, total, wanted, self.is_coloured())
     }
 
     /// Are bars shown? Lines stand for them where they are not.

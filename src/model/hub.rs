@@ -298,6 +298,8 @@ impl Hub {
     /// Wait before the next attempt: as long as the server wants, or longer each time.
     fn pause(&self, why: &str, wait: Option<Duration>, failures: u32, sink: Sink<'_>) -> Result<()> {
         let length = wait.unwrap_or_else(|| backoff(failures));
+        // How long it takes is said by who hears this.
+        let why = error.message.split("; again in ").next().unwrap_or_default();
         let event = match wait {
             Some(left) => Event::Wait { why, left },
             None => Event::Retry { why, wait: length },
@@ -305,7 +307,7 @@ impl Hub {
         if sink(&event).is_break() {
             return Err(interrupted());
         }
-        // A timer is made inside the runtime that it belongs to.
+        // A timer begins inside the runtime.
         self.runtime.block_on(async { watched(tokio::time::sleep(length), sink).await })
     }
 }

@@ -279,20 +279,25 @@ fn check_space(store: &Store, plan: &Plan) -> Result<()> {
 fn fetch_file(hub: &Hub, store: &Store, planned: &Planned, steps: Steps<'_>) -> Result<PathBuf> {
     let Planned { file, meta, .. } = planned;
     let started = Instant::now();
-    let link = || store.link(&file.repo, &file.commit, Some(&ref_of(file)), &file.path, &meta.sha256);
+    let slot = store.slot(&file.repo, &meta.sha256)?;
+    let here = |steps: Steps<'_>| {
+        let at = store.link(&file.repo, &file.commit, Some(&ref_of(file)), &file.path, &meta.sha256)?;
+        store.drop_partial(&slot);
+        done(planned, at, 0, started, steps)
+    };
     if is_here(store, file, meta) {
-        return done(planned, link()?, 0, started, steps);
+        return here(steps);
     }
     let mut waiting = |waited| steps(&Step::Locked { path: file.path.as_str(), waited });
-    let Some(_lock) = store.lock(&file.repo, &meta.sha256, &mut waiting)? else {
+    let Some(lock) = store.lock(&file.repo, &meta.sha256, &mut waiting)? else {
         return Err(hub::interrupted());
     };
     // Whoever held the lock may have fetched it.
     if is_here(store, file, meta) {
-        return done(planned, link()?, 0, started, steps);
+        drop(lock);
+        return here(steps);
     }
     drop_old_partials(store, planned, steps)?;
-    let slot = store.slot(&file.repo, &meta.sha256)?;
     let fetched = fetch_part(hub, store, planned, &slot, steps)?;
     if let Err(error) = Header::open(&slot.part) {
         store.discard(&slot)?;

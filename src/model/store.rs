@@ -129,6 +129,17 @@ impl Store {
         Ok(())
     }
 
+    /// Remove what has been downloaded of a file that came whole in another way, unless somebody is at it.
+    pub(crate) fn drop_partial(&self, slot: &Slot) {
+        if !slot.part.exists() && !slot.journal.exists() {
+            return;
+        }
+        if let Ok(Some(_lock)) = lock::try_lock(&slot.lock) {
+            // It is only in the way.
+            let _ = self.discard(slot);
+        }
+    }
+
     /// The bytes free for `path`, which need not exist yet.
     pub(crate) fn free_space(path: &Path) -> Result<u64> {
         let there = path.ancestors().find(|folder| folder.exists());
