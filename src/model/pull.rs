@@ -403,7 +403,7 @@ fn done(planned: &Planned, at: PathBuf, fetched: u64, started: Instant, steps: S
     if steps(&step).is_break() { Err(hub::interrupted()) } else { Ok(at) }
 }
 
-/// The ref that remembers the commit, as Python's huggingface_hub writes it.
+/// The ref that remembers the commit, as Python's `huggingface_hub` writes it.
 fn ref_of(file: &HubFile) -> Revision {
     file.revision.clone().unwrap_or_else(Revision::main)
 }

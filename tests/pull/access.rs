@@ -1,6 +1,6 @@
 //! Who may see what: every refusal of the hub is one cause and one next step.
 
-use super::{FILE, MIB, REPO, assert_published, content, hub, is_head, path_of, pull};
+use super::{FILE, FIRST, REPO, assert_published, content, hub, is_head, path_of, pull};
 use crate::support::hub::{Fault, Hub, Place, Repo, Server};
 
 const LOG_IN: &str = "set HF_TOKEN, or log in with `hf auth login`";
@@ -178,6 +178,6 @@ fn access_that_is_lost_on_the_way_is_an_error_of_its_own() {
         ))
         .run();
     assert_eq!(hub.count(is_head), 2);
-    assert_eq!(hub.ranges(), [0..4 * MIB]);
+    assert_eq!(hub.ranges(), [FIRST]);
     assert!(!hub.token_seen_on_cdn());
 }

@@ -2,24 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::{
-    FILE, MIB, REPO, assert_nothing_published, assert_published, blobs, content, hub, is_get, is_head,
-    path_of, pull, pull_from, said, said_with, timeless,
+    FILE, FIRST, MIB, REPO, SECOND, assert_nothing_published, assert_published, blobs, content, hub, is_get,
+    is_head, path_of, pull, pull_from, said, said_with, timeless,
 };
 use crate::support::hub::{Content, Fault, Hub, Place, Repo, Server, Switch};
 use crate::support::{Infer, Ran};
 
 /// One connection after the other, so that the order of requests is known.
 const ONE: [&str; 3] = [REPO, "--connections", "1"];
-
-/// The ranges that one connection asks for when nothing is wrong.
-const BOTH: [Range<u64>; 2] = [0..4 * MIB, 4 * MIB..6 * MIB];
 
 /// Pulls in spite of a fault, over one connection.
 #[track_caller]
@@ -66,8 +62,7 @@ fn a_broken_answer_is_taken_up_where_it_broke() {
     for fault in [Fault::Drop { after: middle }, Fault::Cut { after: middle }, Fault::Stall { after: middle }]
     {
         let hub = recovers(fault.clone().times(1), &["--timeout", "1"]);
-        let [first, second] = BOTH;
-        assert_eq!(hub.ranges(), [first.clone(), middle..first.end, second], "{fault:?}");
+        assert_eq!(hub.ranges(), [FIRST, middle..4 * MIB, SECOND], "{fault:?}");
         assert_eq!(hub.sent_twice(), 0, "{fault:?}");
         assert_eq!(hub.count(is_head), 1);
     }
@@ -76,7 +71,7 @@ fn a_broken_answer_is_taken_up_where_it_broke() {
 #[test]
 fn every_answer_may_break_once() {
     let hub = recovers(Fault::DropEachRangeOnce { after: MIB + 5 }, &[]);
-    assert_eq!(hub.ranges(), [0..4 * MIB, MIB + 5..4 * MIB, 4 * MIB..6 * MIB, 5 * MIB + 5..6 * MIB]);
+    assert_eq!(hub.ranges(), [FIRST, MIB + 5..4 * MIB, SECOND, 5 * MIB + 5..6 * MIB]);
     assert_eq!(hub.sent_twice(), 0);
     recovers_with(Fault::DropEachRangeOnce { after: 10 }, |_| String::new());
 }
@@ -151,7 +146,7 @@ fn a_cdn_that_stays_away_keeps_what_came() {
             .stdout(path_of(&hub, REPO, FILE))
             .stderr_is(|text| text.contains("m-Q4_K_M.gguf: fetching 6.3 MB, 4.2 MB of them here already\n"))
             .run();
-        assert_eq!(hub.ranges(), [4 * MIB..6 * MIB]);
+        assert_eq!(hub.ranges(), [SECOND]);
         assert_published(&hub, &ran.home, &content());
     }
 }
@@ -353,7 +348,7 @@ fn an_answer_to_another_question_is_not_written() {
 #[test]
 fn less_than_was_asked_for_is_taken_and_the_rest_asked_for() {
     let hub = recovers(Fault::ShortRange { len: 3 * MIB }, &[]);
-    assert_eq!(hub.ranges(), [0..3 * MIB, 3 * MIB..4 * MIB, 4 * MIB..6 * MIB]);
+    assert_eq!(hub.ranges(), [0..3 * MIB, 3 * MIB..4 * MIB, SECOND]);
 }
 
 #[test]

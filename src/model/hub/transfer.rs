@@ -608,3 +608,53 @@ pub(super) fn disk_error(error: &std::io::Error, file: &HubFile, kept: &str) -> 
     Error::failed(format!("cannot write the download: {error}, {kept}"))
         .hint(format!("then `infer pull {file}` goes on"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{RepoId, RepoPath};
+
+    #[test]
+    fn a_part_begins_where_it_should_and_goes_no_further() {
+        for (text, expected) in [
+            ("bytes 100-199/1000", true),
+            ("bytes 100-150/1000", true),
+            ("bytes 100-100/1000", true),
+            ("bytes 100-200/1000", false),
+            ("bytes 100-99/1000", false),
+            ("bytes 101-199/1000", false),
+            ("bytes 0-199/1000", false),
+            ("bytes 100-199/1001", false),
+            ("bytes 100-199/*", false),
+            ("bytes */1000", false),
+            ("items 100-199/1000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_part(text, 100..200, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_one() {
+        use std::io::ErrorKind;
+        let file = HubFile {
+            repo: RepoId::parse("org/name").unwrap(),
+            revision: None,
+            commit: "a".repeat(40),
+            path: RepoPath::parse("m.gguf").unwrap(),
+        };
+        for (kind, expected, message) in [
+            (ErrorKind::StorageFull, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (ErrorKind::QuotaExceeded, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (
+                ErrorKind::PermissionDenied,
+                Kind::Failed,
+                "cannot write the download: permission denied, 1 B of 2 B are kept",
+            ),
+        ] {
+            let error = disk_error(&kind.into(), &file, "1 B of 2 B are kept");
+            assert_eq!((error.kind, error.message.as_str()), (expected, message));
+            assert!(error.hint.unwrap().contains("`infer pull org/name/m.gguf` goes on"));
+        }
+    }
+}
