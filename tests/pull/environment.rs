@@ -1,4 +1,4 @@
-//! The environment, read as Python's huggingface_hub reads it.
+//! The environment, read as Python's `huggingface_hub` reads it.
 
 use super::{FILE, REPO, hub, path_of, pull};
 use crate::support::Infer;
@@ -19,7 +19,8 @@ fn knowing(token: &str) -> Hub {
 
 #[test]
 fn a_token_comes_from_one_of_four_places() {
-    let cases: [(&str, &str, Option<(&str, &str)>, &str); 7] = [
+    type Case = (&'static str, &'static str, Option<(&'static str, &'static str)>, &'static str);
+    let cases: [Case; 7] = [
         ("HF_TOKEN", " hf_a\r\n", None, "HF_TOKEN"),
         ("HUGGING_FACE_HUB_TOKEN", "hf_a", None, "HUGGING_FACE_HUB_TOKEN"),
         ("HF_TOKEN_PATH", "secrets/t", Some(("secrets/t", "\nhf_a\n")), "secrets/t"),

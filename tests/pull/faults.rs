@@ -95,23 +95,21 @@ fn a_server_that_hangs_up_or_says_nothing_is_asked_again() {
 
 #[test]
 fn a_server_that_stays_away_is_an_error_that_names_it() {
-    let silent = |host: &str| format!("error: no answer from {host}: timed out\n");
-    let cases: [(Fault, &dyn Fn(&str) -> String, &str); 2] = [
-        (Fault::Silent, &silent, "hint: check the network; the same command goes on\n"),
+    for (fault, error, hint) in [
+        (Fault::Silent, "no answer from HOST: timed out", "check the network; the same command goes on"),
         (
             Fault::Status(503),
-            &|host| format!("error: {host} answers 503 Service Unavailable\n"),
-            "hint: the same command goes on where it stopped; try again later\n",
+            "HOST answers 503 Service Unavailable",
+            "the same command goes on where it stopped; try again later",
         ),
-    ];
-    for (fault, error, hint) in cases {
+    ] {
         for place in [Place::Info, Place::Head] {
             let hub = hub();
             hub.set(fault.clone().at(place));
-            let endpoint = hub.endpoint();
+            let error = error.replace("HOST", host(&hub.endpoint()));
             pull(&hub, &[REPO, "--retries", "0", "--timeout", "1"])
                 .status(4)
-                .stderr(error(host(&endpoint)) + hint)
+                .stderr(format!("error: {error}\nhint: {hint}\n"))
                 .run();
             assert_eq!(hub.asked(Server::Cdn), 0);
         }
@@ -252,6 +250,19 @@ fn an_address_that_expires_is_renewed_once_for_all_connections() {
     assert_published(&hub, &ran.home, &big);
     assert_eq!(hub.count(is_head), 2);
     assert_eq!(hub.count(|request| request.server == Server::Hub), 3);
+}
+
+#[test]
+fn a_hub_that_wants_time_for_a_new_address_is_given_it() {
+    let hub = hub();
+    hub.set(Fault::Expired.after(1).times(1));
+    hub.set(Fault::TooMany { retry_after: 1 }.at(Place::Head).after(1).times(1));
+    let endpoint = hub.endpoint();
+    let note = format!("{} answers 429 Too Many Requests; trying again in 1.00 s\n", host(&endpoint));
+    let said = said_with(&hub, &note);
+    let ran = pull(&hub, &ONE).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said)).run();
+    assert_published(&hub, &ran.home, &content());
+    assert_eq!(hub.count(is_head), 3);
 }
 
 #[test]
@@ -418,6 +429,19 @@ fn bytes_that_stay_wrong_are_not_published() {
 }
 
 #[test]
+fn a_file_without_a_checksum_is_not_fetched() {
+    let hub = Hub::with(Repo::new(REPO).git_file(FILE, super::tiny()));
+    pull(&hub, &[REPO])
+        .status(1)
+        .stderr(
+            "error: the file is one of git's, for which the hub promises no SHA-256\n\
+             hint: choose another file or repository\n",
+        )
+        .run();
+    assert_eq!(hub.count(|request| request.method == "GET"), 1);
+}
+
+#[test]
 fn a_file_that_is_no_model_is_not_published() {
     let hub = Hub::with(Repo::new(REPO).file(FILE, "version https://git-lfs.github.com/spec/v1\n".repeat(9)));
     let ran = pull(&hub, &[REPO, "-q"])
@@ -428,15 +452,21 @@ fn a_file_that_is_no_model_is_not_published() {
     assert_nothing_published(&ran.home);
 }
 
+/// What this system says of a port where nobody listens.
+fn refusal(endpoint: &str) -> String {
+    TcpStream::connect(host(endpoint)).expect_err("nobody is there").to_string()
+}
+
 #[test]
 fn nobody_at_home() {
     let endpoint = Hub::refused();
     pull_from(&endpoint, &[REPO, "--retries", "0"])
         .status(4)
         .stderr(format!(
-            "error: cannot reach {}: Connection refused (os error 111)\n\
+            "error: cannot reach {}: {}\n\
              hint: check the network, the proxy (`HTTPS_PROXY`) and `HF_ENDPOINT`\n",
-            host(&endpoint)
+            host(&endpoint),
+            refusal(&endpoint)
         ))
         .run();
     let (hub, cdn) = (hub(), Hub::refused());
@@ -444,9 +474,10 @@ fn nobody_at_home() {
     let ran = pull(&hub, &[REPO, "--connections", "1", "--retries", "0", "-q"])
         .status(4)
         .stderr(format!(
-            "error: the connection to {} cannot be opened: Connection refused (os error 111), 0 B of 6.3 MB are kept\n\
+            "error: the connection to {} cannot be opened: {}, 0 B of 6.3 MB are kept\n\
              hint: `infer pull org/name/m-Q4_K_M.gguf` goes on from there\n",
-            host(&cdn)
+            host(&cdn),
+            refusal(&cdn)
         ))
         .run();
     assert_nothing_published(&ran.home);

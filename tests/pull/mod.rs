@@ -5,6 +5,7 @@ mod disk;
 mod environment;
 mod faults;
 mod names;
+#[cfg(unix)]
 mod resume;
 mod security;
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::Infer;
-use crate::support::hub::{Content, Fault, Hub, Repo, Request, Server};
+use crate::support::hub::{Content, Fault, Hub, Place, Repo, Request, Server};
 use crate::support::tiny_gguf::Tiny;
 
 const MIB: u64 = 1 << 20;
@@ -288,6 +289,36 @@ fn events_for_a_program() {
             "hint": "check the spelling; for a private one set HF_TOKEN, or log in with `hf auth login`",
         } })]
     );
+}
+
+#[test]
+fn waits_and_notes_are_events_too() {
+    let hub = hub();
+    hub.set(Fault::TooMany { retry_after: 1 }.at(Place::Head).times(1));
+    hub.set(Fault::Status(503).at(Place::Info).times(1));
+    hub.set(Fault::IgnoreRange);
+    let ran = pull(&hub, &[REPO, "--json"]).stdout_is(|_| true).run();
+    let mut all = events(&ran.stdout);
+    let retry = all.remove(0);
+    assert!(retry["seconds"].as_f64().is_some_and(|wait| (0.25..=0.5).contains(&wait)), "{retry}");
+    let host = hub.endpoint().replace("http://", "");
+    let expected = json!({
+        "event": "retry", "why": format!("{host} answers 503 Service Unavailable"), "seconds": retry["seconds"],
+    });
+    assert_eq!(retry, expected);
+    let why = format!("{host} answers 429 Too Many Requests");
+    assert_eq!(all[0], json!({ "event": "wait", "why": why, "seconds": 1.0 }));
+    let text = "the server sends whole files only: one connection, and what breaks begins again";
+    assert_eq!(all[3], json!({ "event": "note", "text": text }));
+    let names: Vec<_> = all.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(names, ["wait", "plan", "begin", "note", "file", "done"]);
+    // The same for a person who wants to know everything.
+    hub.set(Fault::Status(503).at(Place::Info).times(1));
+    pull(&hub, &[REPO, "--dry-run", "-v"])
+        .stderr_is(move |text| {
+            text.contains(&format!("{host} answers 503 Service Unavailable; trying again in 0."))
+        })
+        .run();
 }
 
 #[test]

@@ -186,6 +186,29 @@ fn wait_for_text(path: &std::path::Path, text: &str) {
 }
 
 #[test]
+fn waiting_for_another_is_an_event() {
+    let hub = hub();
+    hub.set(Fault::Hold { after: MIB });
+    let home = Arc::new(TempDir::new().expect("a temporary folder"));
+    thread::scope(|scope| {
+        let first =
+            scope.spawn(|| pull(&hub, &[REPO, "-q"]).home(&home).stdout(path_of(&hub, REPO, FILE)).run());
+        hub.wait_for_bytes(MIB);
+        let second = scope.spawn(|| {
+            pull(&hub, &[REPO, "--json"]).home(&home).redirect(">second.txt").run();
+        });
+        wait_for_text(&home.path().join("second.txt"), "\"locked\"");
+        hub.release();
+        first.join().expect("the first");
+        second.join().expect("the second");
+    });
+    let second = std::fs::read_to_string(home.path().join("second.txt")).expect("what the second said");
+    let all = events(&second);
+    assert_eq!(all[1], json!({ "event": "locked", "path": FILE }));
+    assert_eq!(json!([all[2]["event"], all[2]["fetched"], all[3]["event"]]), json!(["file", 0, "done"]));
+}
+
+#[test]
 fn two_at_once_fetch_it_once() {
     let hub = hub();
     hub.set(Fault::Hold { after: MIB });

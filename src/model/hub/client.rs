@@ -203,6 +203,11 @@ fn meta(response: &Response, location: Url) -> Result<Meta> {
     }
     let etag = named("x-linked-etag").or_else(|| named("etag")).unwrap_or_default();
     let sha256 = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+    // The hash of git, in which a name and a length are mixed.
+    if is_commit(&sha256) {
+        return Err(Error::failed("the file is one of git's, for which the hub promises no SHA-256")
+            .hint("choose another file or repository"));
+    }
     if !is_sha256(&sha256) {
         return Err(refusal::not_a_hub(url, &format!("its checksum is `{}`", Escaped(&sha256))));
     }
