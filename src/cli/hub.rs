@@ -1,4 +1,5 @@
-//! Where the hub is and where its files lie on this machine, as Python's huggingface_hub reads it from the environment.
+//! Where the hub is and where its files lie on this machine, as Python's `huggingface_hub` reads it from the
+//! environment.
 
 use std::env;
 use std::fs;
@@ -14,8 +15,7 @@ use crate::model::registry::Registry;
 use crate::model::store::Store;
 
 /// Connections and attempts unless a person says otherwise.
-pub(crate) const OPTIONS: Options =
-    Options { connections: 8, retries: 8, idle: Duration::from_secs(30) };
+pub(crate) const OPTIONS: Options = Options { connections: 8, retries: 8, idle: Duration::from_secs(30) };
 
 /// What is not empty.
 fn variable(name: &str) -> Option<String> {
@@ -59,11 +59,11 @@ fn home() -> Result<PathBuf> {
 pub(crate) fn store() -> Result<Store> {
     let cache = folder("HF_HUB_CACHE").or_else(|| folder("HUGGINGFACE_HUB_CACHE"));
     let cache = cache.map_or_else(|| home().map(|home| home.join("hub")), Ok)?;
-    Ok(Store::new(absolute(cache)?, dirs::data()?.join("models")))
+    Ok(Store::new(absolute(&cache)?, dirs::data()?.join("models")))
 }
 
-fn absolute(path: PathBuf) -> Result<PathBuf> {
-    std::path::absolute(&path).map_err(|e| Error::failed(format!("cannot use `{}`: {e}", path.display())))
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::failed(format!("cannot use `{}`: {e}", path.display())))
 }
 
 /// The shipped names and the person's own.

@@ -96,14 +96,14 @@ pub(crate) fn run(ui: &mut Ui, args: &PullArgs) -> Result<()> {
     let places = places()?;
     for name in &args.models {
         let model = match places.locate(name)? {
-            // With the hub at hand its newest version is asked for all the same.
-            Located::File(path) => match places.on_hub(name)?.filter(|_| !place::is_offline()) {
-                Some(model) => model,
-                None => {
+            Located::File(path) => {
+                // With the hub at hand its newest version is asked for all the same.
+                let Some(model) = places.on_hub(name)?.filter(|_| !place::is_offline()) else {
                     already_here(ui, name, &path, args.json);
                     continue;
-                }
-            },
+                };
+                model
+            }
             Located::Remote(model) => model,
         };
         if place::is_offline() {

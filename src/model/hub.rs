@@ -332,3 +332,43 @@ fn backoff(failures: u32) -> Duration {
     let longest = 0.5 * f64::from(1 << failures.clamp(1, 7).saturating_sub(1));
     Duration::from_secs_f64(longest.min(30.0) * (1.0 - fastrand::f64() / 2.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_half_a_minute_and_differ() {
+        for (failures, longest) in
+            [(0, 0.5), (1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 30.0), (8, 30.0), (u32::MAX, 30.0)]
+        {
+            for _ in 0..100 {
+                let wait = backoff(failures).as_secs_f64();
+                assert!((longest / 2.0..=longest).contains(&wait), "{failures}: {wait}");
+            }
+        }
+        assert_ne!(backoff(7), backoff(7));
+    }
+
+    #[test]
+    fn an_address_is_checked_and_a_token_kept_from_strangers() {
+        let token = || Some(Token { value: "hf_a".to_owned(), source: "HF_TOKEN".to_owned() });
+        for (address, endpoint, is_sent) in [
+            ("https://huggingface.co/", "https://huggingface.co", true),
+            ("https://h/mirror", "https://h/mirror", true),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", true),
+            ("http://[::1]:8080/", "http://[::1]:8080", true),
+            ("http://mirror", "http://mirror", false),
+        ] {
+            let access = Access::new(address, token()).unwrap();
+            assert_eq!(access.endpoint(), endpoint);
+            let (sent, withheld) = if is_sent { (Some("HF_TOKEN"), None) } else { (None, Some("HF_TOKEN")) };
+            assert_eq!((access.token_source(), access.withheld_source()), (sent, withheld), "{address}");
+            assert!(!format!("{access:?}").contains("hf_a"));
+        }
+        for address in ["", "huggingface.co", "ftp://h", "file:///h", "https://", "https://h?x=1", "data:,x"]
+        {
+            assert_eq!(Access::new(address, None).unwrap_err().kind, Kind::Usage, "{address}");
+        }
+    }
+}

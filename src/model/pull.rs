@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::gguf::Header;
 use super::hub::{self, BLOCK, Hub, HubFile, Info, MARGIN, Meta, Part, Remote};
 use super::name::{HubRef, Pick, RepoId, RepoPath, Revision};
-use super::quant::{self, Unpicked, Variant};
+use super::quant::{self, RemoteFile, Unpicked, Variant};
 use super::store::{Journal, JournalHead, PartialFile, Slot, StartedOver, Store};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Escaped};
@@ -157,7 +157,7 @@ fn check_size(plan: &Plan, wish: &Wish<'_>) -> Result<()> {
 
 /// The usual choice does not fit: say so, and what would. Nothing else is chosen silently.
 fn suggest_smaller(hub: &Hub, plan: &Plan, wish: &Wish<'_>, sink: hub::Sink<'_>) -> Result<()> {
-    let all = quant::variants(&hub.tree(&plan.repo, &plan.commit, sink)?);
+    let all = quant::variants(&sizes(hub, &plan.repo, &plan.commit, sink)?);
     let fitting =
         all.iter().filter(|v| v.missing.is_empty() && v.size().is_some_and(|size| (wish.fits)(size)));
     let best = fitting.max_by_key(|variant| variant.size());
@@ -172,14 +172,24 @@ fn suggest_smaller(hub: &Hub, plan: &Plan, wish: &Wish<'_>, sink: hub::Sink<'_>)
     if sink(&hub::Event::Note(&note)).is_break() { Err(hub::interrupted()) } else { Ok(()) }
 }
 
+/// The files with their sizes, which are worth a question but not an error.
+fn sizes(hub: &Hub, repo: &RepoId, commit: &str, sink: hub::Sink<'_>) -> Result<Vec<RemoteFile>> {
+    match hub.tree(repo, commit, sink) {
+        Err(error) if error.kind == Kind::Interrupted => Err(error),
+        files => Ok(files.unwrap_or_default()),
+    }
+}
+
 /// Nothing was picked: why, and everything that could be.
 fn explain(hub: &Hub, info: &Info, wish: &Wish<'_>, unpicked: &Unpicked<'_>, sink: hub::Sink<'_>) -> Error {
     let repo = &info.repo;
     if matches!(unpicked, Unpicked::NoGguf) {
         return no_gguf(hub, repo, sink);
     }
-    // Sizes are worth a question, but not another error.
-    let sizes = hub.tree(repo, &info.commit, sink).unwrap_or_default();
+    let sizes = match sizes(hub, repo, &info.commit, sink) {
+        Ok(sizes) => sizes,
+        Err(interrupted) => return interrupted,
+    };
     let all = quant::variants(if sizes.is_empty() { &info.files } else { &sizes });
     let list = |variants: &mut dyn Iterator<Item = &Variant>| {
         variants.map(|variant| entry(variant, wish.fits)).collect::<Vec<_>>().join(", ")
@@ -235,7 +245,10 @@ fn entry(variant: &Variant, fits: &dyn Fn(u64) -> bool) -> String {
 
 /// A repository of weights in another format: others may have made GGUF files of it.
 fn no_gguf(hub: &Hub, repo: &RepoId, sink: hub::Sink<'_>) -> Error {
-    let found = hub.search(repo.name(), sink).unwrap_or_default();
+    let found = match hub.search(repo.name(), sink) {
+        Err(error) if error.kind == Kind::Interrupted => return error,
+        found => found.unwrap_or_default(),
+    };
     let names: Vec<String> =
         found.iter().filter(|other| *other != repo).map(|other| format!("`infer pull {other}`")).collect();
     let hint = if names.is_empty() {
@@ -403,7 +416,7 @@ fn done(planned: &Planned, at: PathBuf, fetched: u64, started: Instant, steps: S
     if steps(&step).is_break() { Err(hub::interrupted()) } else { Ok(at) }
 }
 
-/// The ref that remembers the commit, as Python's huggingface_hub writes it.
+/// The ref that remembers the commit, as Python's `huggingface_hub` writes it.
 fn ref_of(file: &HubFile) -> Revision {
     file.revision.clone().unwrap_or_else(Revision::main)
 }

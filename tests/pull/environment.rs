@@ -1,4 +1,4 @@
-//! The environment, read as Python's huggingface_hub reads it.
+//! The environment, read as Python's `huggingface_hub` reads it.
 
 use super::{FILE, REPO, hub, path_of, pull};
 use crate::support::Infer;
@@ -19,7 +19,8 @@ fn knowing(token: &str) -> Hub {
 
 #[test]
 fn a_token_comes_from_one_of_four_places() {
-    let cases: [(&str, &str, Option<(&str, &str)>, &str); 7] = [
+    type Case = (&'static str, &'static str, Option<(&'static str, &'static str)>, &'static str);
+    let cases: [Case; 7] = [
         ("HF_TOKEN", " hf_a\r\n", None, "HF_TOKEN"),
         ("HUGGING_FACE_HUB_TOKEN", "hf_a", None, "HUGGING_FACE_HUB_TOKEN"),
         ("HF_TOKEN_PATH", "secrets/t", Some(("secrets/t", "\nhf_a\n")), "secrets/t"),
@@ -47,10 +48,7 @@ fn a_token_comes_from_one_of_four_places() {
 fn no_token_is_sent_unasked() {
     for (name, value) in [("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"), ("HF_TOKEN_PATH", "/nowhere")] {
         let hub = hub();
-        pull(&hub, &[REPO, "--dry-run", "-q"])
-            .env(name, value)
-            .file("cache/huggingface/token", "hf_a")
-            .run();
+        pull(&hub, &[REPO, "--dry-run", "-q"]).env(name, value).file("cache/huggingface/token", "hf_a").run();
         assert_eq!(tokens(&hub), ["none", "none"], "{name}");
     }
     // An empty variable is none.
@@ -133,7 +131,7 @@ fn an_address_with_a_slash_or_a_folder() {
 
 #[test]
 fn an_address_that_is_none() {
-    for address in ["huggingface.co", "ftp://huggingface.co", "http://", "https://h?x=1"] {
+    for address in ["huggingface.co", "ftp://huggingface.co", "https://h?x=1"] {
         super::pull_from(address, &[REPO])
             .status(2)
             .stderr(format!(
@@ -166,7 +164,11 @@ fn a_proxy_is_asked_instead_of_the_hub() {
         hub.forget();
         super::pull_from("http://hub.invalid", &[REPO, "--dry-run", "-q"]).env(name, hub.endpoint()).run();
         let asked: Vec<String> = hub.requests().into_iter().map(|request| request.target).collect();
-        assert_eq!(asked.first().map(String::as_str), Some("http://hub.invalid/api/models/org/name"), "{name}");
+        assert_eq!(
+            asked.first().map(String::as_str),
+            Some("http://hub.invalid/api/models/org/name"),
+            "{name}"
+        );
         assert_eq!(asked.len(), 2);
     }
 }
@@ -180,9 +182,12 @@ fn a_proxy_gets_a_tunnel_for_what_is_encrypted() {
             .env(name, proxy)
             .env("HF_TOKEN", "hf_secret")
             .status(4)
-            .stderr_is(|text| text.contains("error: cannot reach hub.invalid: ") && !text.contains("hf_secret"))
+            .stderr_is(|text| {
+                text.contains("error: cannot reach hub.invalid: ") && !text.contains("hf_secret")
+            })
             .run();
-        let asked: Vec<_> = hub.requests().into_iter().map(|r| format!("{} {}", r.method, r.target)).collect();
+        let asked: Vec<_> =
+            hub.requests().into_iter().map(|r| format!("{} {}", r.method, r.target)).collect();
         assert_eq!(asked, ["CONNECT hub.invalid:443"]);
         assert_eq!(tokens(&hub), ["none"]);
     }
@@ -207,7 +212,9 @@ fn a_token_stays_here_when_anybody_could_read_it() {
         .env("HTTP_PROXY", hub.endpoint())
         .env("HF_TOKEN", "hf_secret")
         .stderr_is(|text| {
-            text.starts_with("the token from HF_TOKEN is not sent: http://hub.invalid is not encrypted\norg/name:")
+            text.starts_with(
+                "the token from HF_TOKEN is not sent: http://hub.invalid is not encrypted\norg/name:",
+            )
         })
         .run();
     assert_eq!(tokens(&hub), ["none", "none"]);

@@ -2,24 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::{
-    FILE, MIB, REPO, assert_nothing_published, assert_published, blobs, content, hub, is_get, is_head, path_of,
-    pull, pull_from, said, said_with, timeless,
+    FILE, FIRST, MIB, REPO, SECOND, assert_nothing_published, assert_published, blobs, content, hub, is_get,
+    is_head, path_of, pull, pull_from, said, said_with, timeless,
 };
 use crate::support::hub::{Content, Fault, Hub, Place, Repo, Server, Switch};
 use crate::support::{Infer, Ran};
 
 /// One connection after the other, so that the order of requests is known.
 const ONE: [&str; 3] = [REPO, "--connections", "1"];
-
-/// The ranges that one connection asks for when nothing is wrong.
-const BOTH: [Range<u64>; 2] = [0..4 * MIB, 4 * MIB..6 * MIB];
 
 /// Pulls in spite of a fault, over one connection.
 #[track_caller]
@@ -63,10 +59,10 @@ fn host(endpoint: &str) -> &str {
 #[test]
 fn a_broken_answer_is_taken_up_where_it_broke() {
     let middle = 300_000;
-    for fault in [Fault::Drop { after: middle }, Fault::Cut { after: middle }, Fault::Stall { after: middle }] {
+    for fault in [Fault::Drop { after: middle }, Fault::Cut { after: middle }, Fault::Stall { after: middle }]
+    {
         let hub = recovers(fault.clone().times(1), &["--timeout", "1"]);
-        let [first, second] = BOTH;
-        assert_eq!(hub.ranges(), [first.clone(), middle..first.end, second], "{fault:?}");
+        assert_eq!(hub.ranges(), [FIRST, middle..4 * MIB, SECOND], "{fault:?}");
         assert_eq!(hub.sent_twice(), 0, "{fault:?}");
         assert_eq!(hub.count(is_head), 1);
     }
@@ -75,10 +71,7 @@ fn a_broken_answer_is_taken_up_where_it_broke() {
 #[test]
 fn every_answer_may_break_once() {
     let hub = recovers(Fault::DropEachRangeOnce { after: MIB + 5 }, &[]);
-    assert_eq!(
-        hub.ranges(),
-        [0..4 * MIB, MIB + 5..4 * MIB, 4 * MIB..6 * MIB, 5 * MIB + 5..6 * MIB]
-    );
+    assert_eq!(hub.ranges(), [FIRST, MIB + 5..4 * MIB, SECOND, 5 * MIB + 5..6 * MIB]);
     assert_eq!(hub.sent_twice(), 0);
     recovers_with(Fault::DropEachRangeOnce { after: 10 }, |_| String::new());
 }
@@ -102,23 +95,21 @@ fn a_server_that_hangs_up_or_says_nothing_is_asked_again() {
 
 #[test]
 fn a_server_that_stays_away_is_an_error_that_names_it() {
-    let silent = |host: &str| format!("error: no answer from {host}: timed out\n");
-    let cases: [(Fault, &dyn Fn(&str) -> String, &str); 2] = [
-        (Fault::Silent, &silent, "hint: check the network; the same command goes on\n"),
+    for (fault, error, hint) in [
+        (Fault::Silent, "no answer from HOST: timed out", "check the network; the same command goes on"),
         (
             Fault::Status(503),
-            &|host| format!("error: {host} answers 503 Service Unavailable\n"),
-            "hint: the same command goes on where it stopped; try again later\n",
+            "HOST answers 503 Service Unavailable",
+            "the same command goes on where it stopped; try again later",
         ),
-    ];
-    for (fault, error, hint) in cases {
+    ] {
         for place in [Place::Info, Place::Head] {
             let hub = hub();
             hub.set(fault.clone().at(place));
-            let endpoint = hub.endpoint();
+            let error = error.replace("HOST", host(&hub.endpoint()));
             pull(&hub, &[REPO, "--retries", "0", "--timeout", "1"])
                 .status(4)
-                .stderr(error(host(&endpoint)) + hint)
+                .stderr(format!("error: {error}\nhint: {hint}\n"))
                 .run();
             assert_eq!(hub.asked(Server::Cdn), 0);
         }
@@ -153,7 +144,7 @@ fn a_cdn_that_stays_away_keeps_what_came() {
             .stdout(path_of(&hub, REPO, FILE))
             .stderr_is(|text| text.contains("m-Q4_K_M.gguf: fetching 6.3 MB, 4.2 MB of them here already\n"))
             .run();
-        assert_eq!(hub.ranges(), [4 * MIB..6 * MIB]);
+        assert_eq!(hub.ranges(), [SECOND]);
         assert_published(&hub, &ran.home, &content());
     }
 }
@@ -262,6 +253,19 @@ fn an_address_that_expires_is_renewed_once_for_all_connections() {
 }
 
 #[test]
+fn a_hub_that_wants_time_for_a_new_address_is_given_it() {
+    let hub = hub();
+    hub.set(Fault::Expired.after(1).times(1));
+    hub.set(Fault::TooMany { retry_after: 1 }.at(Place::Head).after(1).times(1));
+    let endpoint = hub.endpoint();
+    let note = format!("{} answers 429 Too Many Requests; trying again in 1.00 s\n", host(&endpoint));
+    let said = said_with(&hub, &note);
+    let ran = pull(&hub, &ONE).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said)).run();
+    assert_published(&hub, &ran.home, &content());
+    assert_eq!(hub.count(is_head), 3);
+}
+
+#[test]
 fn a_cdn_that_refuses_every_address_is_not_asked_for_ever() {
     let hub = hub();
     hub.set(Fault::Denied);
@@ -327,10 +331,13 @@ fn an_answer_to_another_question_is_not_written() {
         assert_eq!(hub.count(is_get), 3);
     }
     let cases = [
-        (Fault::WrongContentRange, "sends `bytes 1-4194304/6291456` when asked for `bytes 0-4194303/6291456`"),
+        (
+            Fault::WrongContentRange,
+            "sends `bytes 1-4194304/6291456` when asked for `bytes 0-4194303/6291456`",
+        ),
         (Fault::NoContentRange, "sends `` when asked for `bytes 0-4194303/6291456`"),
         (Fault::Gzip, "sends gzip instead of the bytes"),
-        (Fault::LoginPage, "sends a file of 64 B instead of 6.3 MB"),
+        (Fault::LoginPage, "sends a file of 50 B instead of 6.3 MB"),
     ];
     for (fault, error) in cases {
         let hub = hub();
@@ -352,7 +359,7 @@ fn an_answer_to_another_question_is_not_written() {
 #[test]
 fn less_than_was_asked_for_is_taken_and_the_rest_asked_for() {
     let hub = recovers(Fault::ShortRange { len: 3 * MIB }, &[]);
-    assert_eq!(hub.ranges(), [0..3 * MIB, 3 * MIB..4 * MIB, 4 * MIB..6 * MIB]);
+    assert_eq!(hub.ranges(), [0..3 * MIB, 3 * MIB..4 * MIB, SECOND]);
 }
 
 #[test]
@@ -363,7 +370,10 @@ fn a_body_without_end_is_left_at_the_end_of_the_file() {
     let hub = super::hub();
     hub.set(Fault::IgnoreRange);
     hub.set(Fault::Endless);
-    let ran = pull(&hub, &[REPO, "--connections", "1", "-q"]).stdout(path_of(&hub, REPO, FILE)).run();
+    let ran = pull(&hub, &[REPO, "--connections", "1", "-q"])
+        .stdout(path_of(&hub, REPO, FILE))
+        .stderr("the server sends whole files only: one connection, and what breaks begins again\n")
+        .run();
     assert_published(&hub, &ran.home, &content());
 }
 
@@ -390,10 +400,9 @@ fn one_wrong_byte_is_repaired() {
 
 #[test]
 fn bytes_that_stay_wrong_are_not_published() {
-    for (fault, promised) in [
-        (Fault::Flip { offset: 9 }, content().sha256()),
-        (Fault::Etag("ab".repeat(32)), "ab".repeat(32)),
-    ] {
+    for (fault, promised) in
+        [(Fault::Flip { offset: 9 }, content().sha256()), (Fault::Etag("ab".repeat(32)), "ab".repeat(32))]
+    {
         let is_flip = matches!(fault, Fault::Flip { .. });
         let mut bytes = content().bytes(&(0..6 * MIB));
         if is_flip {
@@ -420,6 +429,19 @@ fn bytes_that_stay_wrong_are_not_published() {
 }
 
 #[test]
+fn a_file_without_a_checksum_is_not_fetched() {
+    let hub = Hub::with(Repo::new(REPO).git_file(FILE, super::tiny()));
+    pull(&hub, &[REPO])
+        .status(1)
+        .stderr(
+            "error: the file is one of git's, for which the hub promises no SHA-256\n\
+             hint: choose another file or repository\n",
+        )
+        .run();
+    assert_eq!(hub.count(|request| request.method == "GET"), 1);
+}
+
+#[test]
 fn a_file_that_is_no_model_is_not_published() {
     let hub = Hub::with(Repo::new(REPO).file(FILE, "version https://git-lfs.github.com/spec/v1\n".repeat(9)));
     let ran = pull(&hub, &[REPO, "-q"])
@@ -430,15 +452,21 @@ fn a_file_that_is_no_model_is_not_published() {
     assert_nothing_published(&ran.home);
 }
 
+/// What this system says of a port where nobody listens.
+fn refusal(endpoint: &str) -> String {
+    TcpStream::connect(host(endpoint)).expect_err("nobody is there").to_string()
+}
+
 #[test]
 fn nobody_at_home() {
     let endpoint = Hub::refused();
     pull_from(&endpoint, &[REPO, "--retries", "0"])
         .status(4)
         .stderr(format!(
-            "error: cannot reach {}: Connection refused (os error 111)\n\
+            "error: cannot reach {}: {}\n\
              hint: check the network, the proxy (`HTTPS_PROXY`) and `HF_ENDPOINT`\n",
-            host(&endpoint)
+            host(&endpoint),
+            refusal(&endpoint)
         ))
         .run();
     let (hub, cdn) = (hub(), Hub::refused());
@@ -446,9 +474,10 @@ fn nobody_at_home() {
     let ran = pull(&hub, &[REPO, "--connections", "1", "--retries", "0", "-q"])
         .status(4)
         .stderr(format!(
-            "error: the connection to {} cannot be opened: Connection refused (os error 111), 0 B of 6.3 MB are kept\n\
+            "error: the connection to {} cannot be opened: {}, 0 B of 6.3 MB are kept\n\
              hint: `infer pull org/name/m-Q4_K_M.gguf` goes on from there\n",
-            host(&cdn)
+            host(&cdn),
+            refusal(&cdn)
         ))
         .run();
     assert_nothing_published(&ran.home);
@@ -467,7 +496,8 @@ fn two_at_a_time(cdn: &str) -> String {
             }
             let (open, server) = (Arc::clone(&open), TcpStream::connect(&cdn).expect("the CDN"));
             thread::spawn(move || {
-                let (mut from, mut to) = (client.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
+                let (mut from, mut to) =
+                    (client.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
                 let forth = thread::spawn(move || {
                     let _ = std::io::copy(&mut from, &mut to);
                     let _ = to.shutdown(std::net::Shutdown::Both);
@@ -563,6 +593,7 @@ fn redirects_that_lead_nowhere() {
 fn a_mirror_that_sends_elsewhere_is_named() {
     for place in [Place::Info, Place::Head] {
         let hub = hub();
+        hub.account("hf_secret");
         hub.set(Fault::Mirror.at(place));
         let third = hub.third();
         pull(&hub, &[REPO])
@@ -589,7 +620,9 @@ fn a_third_host_may_have_the_bytes_but_not_the_token() {
     assert_published(&hub, &ran.home, &content());
     assert_eq!(hub.asked(Server::Cdn), 0);
     assert!(hub.count(|r| r.server == Server::Third && r.status == 206) > 0);
-    assert!(hub.count(|r| r.server == Server::Hub && r.header("authorization") == Some("Bearer hf_secret")) == 2);
+    assert!(
+        hub.count(|r| r.server == Server::Hub && r.header("authorization") == Some("Bearer hf_secret")) == 2
+    );
 }
 
 #[test]

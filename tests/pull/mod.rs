@@ -5,9 +5,11 @@ mod disk;
 mod environment;
 mod faults;
 mod names;
+#[cfg(unix)]
 mod resume;
 mod security;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,12 +17,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::Infer;
-use crate::support::hub::{Content, Fault, Hub, Repo, Request, Server};
+use crate::support::hub::{Content, Fault, Hub, Place, Repo, Request, Server};
 use crate::support::tiny_gguf::Tiny;
 
 const MIB: u64 = 1 << 20;
 const REPO: &str = "org/name";
 const FILE: &str = "m-Q4_K_M.gguf";
+
+/// The ranges that one connection asks for when nothing is wrong.
+const FIRST: Range<u64> = 0..4 * MIB;
+const SECOND: Range<u64> = 4 * MIB..6 * MIB;
 
 /// A model of six blocks.
 fn content() -> Content {
@@ -75,10 +81,8 @@ fn timeless(expected: impl Into<String>) -> impl Fn(&str) -> bool + 'static {
     let expected = expected.into();
     move |text| {
         let masked: String = text.lines().map(masked).collect();
-        masked == expected || {
-            println!("--- expected ---\n{expected}--- got ---\n{masked}");
-            false
-        }
+        assert_eq!(masked, expected);
+        true
     }
 }
 
@@ -129,8 +133,7 @@ fn is_get(request: &Request) -> bool {
 #[test]
 fn a_model_lies_where_python_looks_for_it() {
     let (hub, content) = (hub(), content());
-    let ran =
-        pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
+    let ran = pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
     assert_published(&hub, &ran.home, &content);
     let commit = hub.commit(REPO, "main");
     assert_eq!(
@@ -147,8 +150,7 @@ fn a_model_lies_where_python_looks_for_it() {
 #[test]
 fn a_second_pull_asks_and_fetches_nothing() {
     let hub = hub();
-    let first =
-        pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
+    let first = pull(&hub, &[REPO]).stdout(path_of(&hub, REPO, FILE)).stderr_is(timeless(said(&hub))).run();
     hub.forget();
     pull(&hub, &[REPO])
         .home(&first.home)
@@ -256,7 +258,8 @@ fn events_for_a_program() {
     let (hub, content) = (hub(), content());
     let ran = pull(&hub, &[REPO, "--json"]).stdout_is(|_| true).run();
     let (sha256, commit) = (content.sha256(), hub.commit(REPO, "main"));
-    let at = format!("{}", folder(ran.home.path(), REPO).join("snapshots").join(&commit).join(FILE).display());
+    let at =
+        format!("{}", folder(ran.home.path(), REPO).join("snapshots").join(&commit).join(FILE).display());
     let bytes = 6 * MIB;
     let expected = [
         json!({
@@ -286,6 +289,36 @@ fn events_for_a_program() {
             "hint": "check the spelling; for a private one set HF_TOKEN, or log in with `hf auth login`",
         } })]
     );
+}
+
+#[test]
+fn waits_and_notes_are_events_too() {
+    let hub = hub();
+    hub.set(Fault::TooMany { retry_after: 1 }.at(Place::Head).times(1));
+    hub.set(Fault::Status(503).at(Place::Info).times(1));
+    hub.set(Fault::IgnoreRange);
+    let ran = pull(&hub, &[REPO, "--json"]).stdout_is(|_| true).run();
+    let mut all = events(&ran.stdout);
+    let retry = all.remove(0);
+    assert!(retry["seconds"].as_f64().is_some_and(|wait| (0.25..=0.5).contains(&wait)), "{retry}");
+    let host = hub.endpoint().replace("http://", "");
+    let expected = json!({
+        "event": "retry", "why": format!("{host} answers 503 Service Unavailable"), "seconds": retry["seconds"],
+    });
+    assert_eq!(retry, expected);
+    let why = format!("{host} answers 429 Too Many Requests");
+    assert_eq!(all[0], json!({ "event": "wait", "why": why, "seconds": 1.0 }));
+    let text = "the server sends whole files only: one connection, and what breaks begins again";
+    assert_eq!(all[3], json!({ "event": "note", "text": text }));
+    let names: Vec<_> = all.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(names, ["wait", "plan", "begin", "note", "file", "done"]);
+    // The same for a person who wants to know everything.
+    hub.set(Fault::Status(503).at(Place::Info).times(1));
+    pull(&hub, &[REPO, "--dry-run", "-v"])
+        .stderr_is(move |text| {
+            text.contains(&format!("{host} answers 503 Service Unavailable; trying again in 0."))
+        })
+        .run();
 }
 
 #[test]

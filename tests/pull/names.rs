@@ -34,6 +34,13 @@ fn refuses(hub: &Hub, name: &str, status: i32, error: &str) {
     assert_eq!(hub.asked(Server::Cdn), 0);
 }
 
+/// A size as it is shown.
+fn shown(bytes: usize) -> String {
+    let tenths = |unit: usize| (bytes * 10 + unit / 2) / unit;
+    let (tenths, unit) = if tenths(1000) < 10_000 { (tenths(1000), "KB") } else { (tenths(1_000_000), "MB") };
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
 #[test]
 fn a_name_means_one_file() {
     let hub = many();
@@ -58,7 +65,7 @@ fn a_name_means_one_file() {
 fn what_is_not_there_is_answered_with_all_that_is() {
     // `F16` is neither `BF16` nor the helper's.
     let hub = many();
-    let size = |extra| format!("{:.1} KB", (tiny().len() + extra) as f64 / 1000.0);
+    let size = |extra| shown(tiny().len() + extra);
     refuses(
         &hub,
         "org/many-GGUF:F16",
@@ -78,7 +85,9 @@ fn a_list_comes_by_pages() {
     hub.page_size(2);
     pull(&hub, &["org/many-GGUF:F16"])
         .status(3)
-        .stderr_is(|text| ["UD-Q4_K_XL", "BF16", "Q4_K_M", "Q8_0"].iter().all(|quant| text.contains(&format!("{quant} "))))
+        .stderr_is(|text| {
+            ["UD-Q4_K_XL", "BF16", "Q4_K_M", "Q8_0"].iter().all(|quant| text.contains(&format!("{quant} ")))
+        })
         .run();
     assert_eq!(hub.count(|request| request.path().contains("/tree/")), 5);
 }
@@ -86,9 +95,12 @@ fn a_list_comes_by_pages() {
 #[test]
 fn nothing_is_guessed() {
     let hub = Hub::with(
-        Repo::new(MANY).file("a-Q2_K.gguf", tiny()).file("b-Q3_K_S.gguf", tiny()).file("c-Q3_K_S.gguf", tiny()),
+        Repo::new(MANY)
+            .file("a-Q2_K.gguf", tiny())
+            .file("b-Q3_K_S.gguf", tiny())
+            .file("c-Q3_K_S.gguf", tiny()),
     );
-    let size = format!("{:.1} KB", tiny().len() as f64 / 1000.0);
+    let size = shown(tiny().len());
     refuses(
         &hub,
         MANY,
@@ -204,16 +216,15 @@ fn the_parts_of_a_model_come_together() {
         .file("m-Q2_K-00001-of-00002.gguf", part(4));
     let hub = Hub::with(repo);
     for name in [MANY, "org/many-GGUF:Q8_0", "org/many-GGUF/Q8_0/m-Q8_0-00002-of-00003.gguf"] {
-        let ran = pull(&hub, &[name, "-q"])
-            .stdout(path_of(&hub, MANY, "Q8_0/m-Q8_0-00001-of-00003.gguf"))
-            .run();
+        let ran =
+            pull(&hub, &[name, "-q"]).stdout(path_of(&hub, MANY, "Q8_0/m-Q8_0-00001-of-00003.gguf")).run();
         let snapshot = folder(ran.home.path(), MANY).join("snapshots").join(hub.commit(MANY, "main"));
         for number in 1..=3 {
             let path = snapshot.join(format!("Q8_0/m-Q8_0-0000{number}-of-00003.gguf"));
             assert_eq!(std::fs::read(path).expect("a part"), part(number));
         }
     }
-    let size = format!("{:.1} KB", part(1).len() as f64 * 3.0 / 1000.0);
+    let size = shown(part(1).len() * 3);
     hub.forget();
     refuses(
         &hub,
@@ -231,8 +242,7 @@ fn each_part_is_told_and_the_path_is_that_of_the_first() {
     let hub = Hub::with(
         Repo::new(MANY).file("m-00001-of-00002.gguf", part(1)).file("m-00002-of-00002.gguf", part(2)),
     );
-    let size = format!("{:.1} KB", part(1).len() as f64 / 1000.0);
-    let both = format!("{:.1} KB", part(1).len() as f64 / 500.0);
+    let (size, both) = (shown(part(1).len()), shown(part(1).len() * 2));
     let expected = format!(
         "org/many-GGUF:m ({both} in 2 files)\nlicense: apache-2.0 ({}/org/many-GGUF)\n\
          m-00001-of-00002.gguf: fetching {size}\nm-00001-of-00002.gguf: {size} in TIME, SHA-256 verified\n\

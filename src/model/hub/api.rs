@@ -89,10 +89,7 @@ impl Hub {
     }
 
     /// One answer, and where the list goes on.
-    async fn page<T: DeserializeOwned>(
-        &self,
-        url: Url,
-    ) -> std::result::Result<(T, Option<Url>), Failed> {
+    async fn page<T: DeserializeOwned>(&self, url: Url) -> std::result::Result<(T, Option<Url>), Failed> {
         let response = client::ask(&self.client, &self.access, &Method::GET, url).await?;
         if !response.status().is_success() {
             return Err(Failed::Refused(Answer::read(response).await));
@@ -140,5 +137,34 @@ impl Access {
     /// An address of the API of models.
     fn api_url(&self, parts: &[&str]) -> Url {
         self.url(["api", "models"].iter().chain(parts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_next_page_of_a_list() {
+        let from = Url::parse("https://hub.example/api/models/a/b/tree/main?recursive=true").unwrap();
+        for (links, expected) in [
+            ("", None),
+            ("<https://hub.example/p2>; rel=\"next\"", Some("https://hub.example/p2")),
+            (
+                "<https://hub.example/p0>; rel=\"prev\", </p2?x=1>; rel=\"next\"",
+                Some("https://hub.example/p2?x=1"),
+            ),
+            ("<https://evil.example/p2>; rel=\"next\"", Some("https://evil.example/p2")),
+            ("<https://hub.example/p2>; rel=\"last\"", None),
+            ("https://hub.example/p2; rel=\"next\"", None),
+            ("<https://hub.example/p2; rel=\"next\"", None),
+            ("<http://[>; rel=\"next\"", None),
+        ] {
+            let headers = HeaderMap::from_iter([(LINK, HeaderValue::from_static(links))]);
+            assert_eq!(next_page(&headers, &from).as_ref().map(Url::as_str), expected, "{links}");
+        }
+        assert_eq!(next_page(&HeaderMap::new(), &from), None);
     }
 }

@@ -129,7 +129,7 @@ pub(super) async fn ask(
         let request = request.header(ACCEPT_ENCODING, "identity");
         let response = request.send().await.map_err(HeadError::Transport)?;
         match redirect(&response)? {
-            Some(target) if !response.headers().contains_key("x-linked-etag") => {
+            Some(target) if !is_about_file(&response) => {
                 if !same_origin(&target, &access.endpoint) {
                     return Err(elsewhere(&target).into());
                 }
@@ -141,6 +141,10 @@ pub(super) async fn ask(
     Err(Error::new(Kind::Network, format!("{} redirects in circles", host(&access.endpoint)))
         .hint("check `HF_ENDPOINT` and the proxy of your network")
         .into())
+}
+
+fn is_about_file(response: &Response) -> bool {
+    ["x-linked-etag", "x-linked-size"].iter().any(|name| response.headers().contains_key(*name))
 }
 
 /// Why a question had no answer.
@@ -199,12 +203,17 @@ fn meta(response: &Response, location: Url) -> Result<Meta> {
     }
     let etag = named("x-linked-etag").or_else(|| named("etag")).unwrap_or_default();
     let sha256 = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+    // The hash of git, in which a name and a length are mixed.
+    if is_commit(&sha256) {
+        return Err(Error::failed("the file is one of git's, for which the hub promises no SHA-256")
+            .hint("choose another file or repository"));
+    }
     if !is_sha256(&sha256) {
         return Err(refusal::not_a_hub(url, &format!("its checksum is `{}`", Escaped(&sha256))));
     }
     let own_length = || status.is_success().then(|| named("content-length")).flatten();
     let size = named("x-linked-size").or_else(own_length).and_then(|size| size.parse().ok());
-    let size = size.ok_or_else(|| refusal::not_a_hub(url, "no size"))?;
+    let size = size.filter(|size| *size > 0).ok_or_else(|| refusal::not_a_hub(url, "no size"))?;
     Ok(Meta { size, sha256, commit, location })
 }
 
@@ -223,4 +232,106 @@ pub(super) fn host(url: &Url) -> String {
 
 fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Token;
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn this_machine_has_several_names() {
+        for (address, expected) in [
+            ("http://localhost:80", true),
+            ("http://127.0.0.1", true),
+            ("http://127.8.9.10", true),
+            ("http://[::1]:80", true),
+            ("http://localhost.example.com", false),
+            ("http://127.0.0.1.example.com", false),
+            ("http://192.168.0.1", false),
+            ("http://[::2]", false),
+            ("http://0.0.0.0", false),
+            ("https://huggingface.co", false),
+        ] {
+            assert_eq!(is_loopback(&url(address)), expected, "{address}");
+            assert_eq!(may_carry_token(&url(address)), expected || address.starts_with("https"), "{address}");
+        }
+    }
+
+    #[test]
+    fn bytes_come_from_where_nobody_can_change_them() {
+        let (hub, here, plain) = ("https://huggingface.co", "http://127.0.0.1:1", "http://mirror");
+        for (location, endpoint, expected) in [
+            ("https://cdn.example/x?sig=1", hub, true),
+            ("http://cdn.example/x?sig=1", hub, false),
+            ("http://127.0.0.1/x", hub, true),
+            ("ftp://cdn.example/x", hub, false),
+            ("file:///etc/passwd", hub, false),
+            ("https://cdn.example/x", here, true),
+            ("http://127.0.0.1:2/x", here, true),
+            ("http://cdn.example/x", here, false),
+            ("http://cdn.example/x", plain, true),
+            ("file:///etc/passwd", plain, false),
+        ] {
+            let checked = check_location(&url(location), &url(endpoint));
+            assert_eq!(checked.is_ok(), expected, "{location} from {endpoint}");
+            if let Err(error) = checked {
+                assert!(!error.message.contains("sig=1"), "{}", error.message);
+            }
+        }
+    }
+
+    #[test]
+    fn the_token_goes_to_the_hub_alone() {
+        let token = Some(Token { value: "hf_a".to_owned(), source: "HF_TOKEN".to_owned() });
+        let access = Access::new("https://hub.example/mirror", token).unwrap();
+        let client = client(Duration::from_secs(1)).unwrap();
+        for (address, expected) in [
+            ("https://hub.example/org/name", true),
+            ("https://hub.example:443/", true),
+            ("https://hub.example:444/", false),
+            ("http://hub.example/", false),
+            ("https://cdn.hub.example/", false),
+            ("https://hub.example.evil/", false),
+            ("http://127.0.0.1/", false),
+        ] {
+            let request = access.get(&client, &url(address)).build().unwrap();
+            let header = request.headers().get(AUTHORIZATION);
+            assert_eq!(header.is_some(), expected, "{address}");
+            assert!(header.is_none_or(|header| header == "Bearer hf_a" && header.is_sensitive()));
+            assert_eq!(request.headers()[ACCEPT_ENCODING], "identity");
+        }
+    }
+
+    #[test]
+    fn addresses_keep_their_parts_apart() {
+        let access = Access::new("https://hub.example/mirror/", None).unwrap();
+        let repo = RepoId::parse("org/name").unwrap();
+        let path = RepoPath::parse("a b/ü?#%2f.gguf").unwrap();
+        assert_eq!(
+            access.file_url(&repo, "main", &path).as_str(),
+            "https://hub.example/mirror/org/name/resolve/main/a%20b/%C3%BC%3F%23%252f.gguf"
+        );
+        let parts = ["api", "models", "org", "name", "revision", "refs/pr/1"];
+        assert_eq!(
+            access.url(parts).as_str(),
+            "https://hub.example/mirror/api/models/org/name/revision/refs%2Fpr%2F1"
+        );
+    }
+
+    #[test]
+    fn servers_are_named_without_their_addresses() {
+        for (address, name, origin_of) in [
+            ("https://h.example/x?sig=1", "h.example", "https://h.example"),
+            ("http://h.example:81/x", "h.example:81", "http://h.example:81"),
+            ("http://user:pass@h.example/", "h.example", "http://h.example"),
+            ("http://[::1]:8/", "[::1]:8", "http://[::1]:8"),
+        ] {
+            assert_eq!((host(&url(address)), origin(&url(address))), (name.into(), origin_of.into()));
+        }
+    }
 }

@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const SLOW: f64 = 0.25;
 const REOPENINGS: u32 = 3;
 
+/// An answer that breaks before it has brought so many bytes has brought nothing.
+const PROGRESS: u64 = 64 << 10;
+
 /// A wrong answer is asked for again at most so often: it is no accident then.
 const WRONG_ANSWERS: u32 = 3;
 
@@ -97,13 +100,14 @@ pub(super) enum Ended {
 
 /// Why an answer ended before its end.
 enum Trouble {
-    /// The connection broke or was silent; the words say how.
+    /// The connection broke or was silent; in words.
     Broken(String),
-    /// The answer is not one to what was asked.
+    /// The answer is not one to what was asked; in words.
     Wrong(String),
-    /// The signed address is not accepted (any more).
-    Denied(u32, u16),
-    Status(Answer),
+    /// The signed address, renewed so often, is not accepted (any more); in words.
+    Denied(u32, String),
+    /// A server refuses for now; in words.
+    Status(String, Answer),
     NoRanges,
     /// Far slower than the others: a new connection may be better.
     Slow,
@@ -111,18 +115,31 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn broke(error: &reqwest::Error, idle: Duration) -> Self {
-        if error.is_connect() {
-            Self::Broken(format!("cannot be opened: {}", refusal::root_cause(error)))
-        } else if error.is_timeout() {
-            Self::silent(idle)
-        } else {
-            Self::Broken(format!("broke: {}", refusal::root_cause(error)))
+    fn broke(error: &reqwest::Error, url: &Url, idle: Duration) -> Self {
+        if !error.is_connect() && error.is_timeout() {
+            return Self::silent(url, idle);
         }
+        let how = if error.is_connect() { "cannot be opened" } else { "broke" };
+        Self::Broken(format!("the connection to {} {how}: {}", host(url), refusal::root_cause(error)))
     }
 
-    fn silent(idle: Duration) -> Self {
-        Self::Broken(format!("was silent for {} s", idle.as_secs()))
+    fn silent(url: &Url, idle: Duration) -> Self {
+        Self::Broken(format!("the connection to {} was silent for {} s", host(url), idle.as_secs()))
+    }
+
+    fn early(url: &Url) -> Self {
+        Self::Broken(format!("the connection to {} ended early", host(url)))
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Broken(words) | Self::Wrong(words) | Self::Denied(_, words) | Self::Status(words, _) => {
+                words
+            }
+            Self::Fatal(error) => &error.message,
+            Self::NoRanges => "the server sends whole files only",
+            Self::Slow => "the connection is slow",
+        }
     }
 }
 
@@ -224,7 +241,7 @@ impl Transfer {
         loop {
             let before = run.position();
             let ended = self.fetch(&mut run).await;
-            let has_progress = ended.is_ok() || run.position() > before;
+            let has_progress = ended.is_ok() || run.position() >= before + PROGRESS;
             if has_progress {
                 *streak = Streak { failures: 0, came: self.came() };
             }
@@ -279,26 +296,22 @@ impl Transfer {
 
     /// Do what helps against a trouble, before the next try.
     async fn recover(&self, trouble: Trouble, failures: u32) -> Result<()> {
+        let trouble = match trouble {
+            Trouble::Denied(generation, why) => match self.renew(generation).await {
+                // The first time it had expired. A new one that is not taken either is another matter.
+                Ok(()) if failures <= 1 => return Ok(()),
+                Ok(()) => Trouble::Broken(why),
+                Err(trouble) => trouble,
+            },
+            trouble => trouble,
+        };
         match trouble {
-            Trouble::Denied(generation, _) => {
-                if let Err(trouble) = self.renew(generation).await {
-                    // The hub itself may be in trouble for a moment.
-                    match trouble {
-                        Trouble::Fatal(error) => return Err(error),
-                        trouble => self.pause(&self.say(&trouble), failures).await,
-                    }
-                } else if failures > 1 {
-                    self.pause("the server refuses a new address", failures).await;
-                }
-            }
-            Trouble::Status(Answer { wait: Some(wait), status, .. }) if wait > LONGEST_WAIT => {
-                let answer = Answer { status, wait: Some(wait), ..Answer::default() };
+            Trouble::Fatal(error) => return Err(error),
+            Trouble::Status(_, answer) if answer.wait.is_some_and(|wait| wait > LONGEST_WAIT) => {
                 return Err(refusal::error(&answer, self.file.asked(), &self.access));
             }
-            Trouble::Status(Answer { wait: Some(wait), status, .. }) => {
-                self.close_gate(wait, refusal::says(&self.meta.location, status));
-            }
-            trouble => self.pause(&self.say(&trouble), failures).await,
+            Trouble::Status(why, Answer { wait: Some(wait), .. }) => self.close_gate(wait, why),
+            trouble => self.pause(trouble.words(), failures).await,
         }
         Ok(())
     }
@@ -310,26 +323,14 @@ impl Transfer {
         sleep(wait).await;
     }
 
-    fn say(&self, trouble: &Trouble) -> String {
-        match trouble {
-            Trouble::Broken(how) => format!("the connection to {} {how}", self.server()),
-            Trouble::Wrong(how) => format!("{} {how}", self.server()),
-            Trouble::Status(Answer { status, .. }) | Trouble::Denied(_, status) => {
-                refusal::says(&self.meta.location, *status)
-            }
-            Trouble::NoRanges | Trouble::Slow => format!("{} is slow", self.server()),
-            Trouble::Fatal(error) => error.message.clone(),
-        }
-    }
-
     /// The error after the last try.
     fn give_up(&self, trouble: Trouble) -> Error {
         match trouble {
             Trouble::Fatal(error) => error,
-            Trouble::Status(answer) if answer.status == 429 => {
+            Trouble::Status(_, answer) if answer.status == 429 => {
                 refusal::error(&answer, self.file.asked(), &self.access)
             }
-            trouble => Error::new(Kind::Network, format!("{}, {}", self.say(&trouble), self.kept()))
+            trouble => Error::new(Kind::Network, format!("{}, {}", trouble.words(), self.kept()))
                 .hint(format!("`infer pull {}` goes on from there", self.file)),
         }
     }
@@ -337,10 +338,6 @@ impl Transfer {
     /// How much an interrupted download leaves.
     pub(super) fn kept(&self) -> String {
         format!("{} of {} are kept", Bytes(self.part.bytes()), Bytes(self.part.size()))
-    }
-
-    fn server(&self) -> String {
-        host(&self.meta.location)
     }
 
     /// Nobody asks before the time is over.
@@ -384,12 +381,16 @@ impl Transfer {
                 )
                 .hint(format!("`infer pull {}` begins with the new one", self.file)),
             )),
-            Ok(Head::Refused(answer)) if answer.is_passing() => Err(Trouble::Status(answer)),
+            Ok(Head::Refused(answer)) if answer.is_passing() => {
+                Err(Trouble::Status(refusal::says(&self.access.endpoint, answer.status), answer))
+            }
             Ok(Head::Refused(answer)) => {
                 Err(Trouble::Fatal(refusal::error(&answer, self.file.asked(), &self.access)))
             }
             Err(HeadError::Fatal(error)) => Err(Trouble::Fatal(error)),
-            Err(HeadError::Transport(error)) => Err(Trouble::broke(&error, self.options.idle)),
+            Err(HeadError::Transport(error)) => {
+                Err(Trouble::broke(&error, &self.access.endpoint, self.options.idle))
+            }
         }
     }
 
@@ -407,7 +408,7 @@ impl Transfer {
                 return Ok(());
             }
         }
-        Err(Trouble::Broken("ended early".to_owned()))
+        Err(Trouble::early(response.url()))
     }
 
     /// A request for a range, or for the whole, until its headers have come.
@@ -419,19 +420,21 @@ impl Transfer {
         }
         let idle = self.options.idle;
         let response = match timeout(idle, request.send()).await {
-            Err(_) => return Err(Trouble::silent(idle)),
-            Ok(Err(error)) => return Err(Trouble::broke(&error, idle)),
+            Err(_) => return Err(Trouble::silent(&url, idle)),
+            Ok(Err(error)) => return Err(Trouble::broke(&error, &url, idle)),
             Ok(Ok(response)) => response,
         };
-        match response.status() {
+        let status = response.status();
+        let answers = || refusal::says(&url, status.as_u16());
+        match status {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {}
-            status if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
-                return Err(Trouble::Denied(generation, status.as_u16()));
+            _ if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
+                return Err(Trouble::Denied(generation, answers()));
             }
-            status if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
-                return Err(Trouble::Wrong(format!("answers {}", refusal::describe(status.as_u16()))));
+            _ if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
+                return Err(Trouble::Wrong(answers()));
             }
-            _ => return Err(Trouble::Status(Answer::read(response).await)),
+            _ => return Err(Trouble::Status(answers(), Answer::read(response).await)),
         }
         self.check(&response, range.unwrap_or((0, self.part.size())))?;
         if range.is_some() && response.status() == StatusCode::OK {
@@ -442,7 +445,7 @@ impl Transfer {
 
     /// The answer must be about the bytes that were asked for.
     fn check(&self, response: &Response, (start, end): (u64, u64)) -> std::result::Result<(), Trouble> {
-        let wrong = |how: String| Err(Trouble::Wrong(how));
+        let wrong = |how: String| Err(Trouble::Wrong(format!("{} {how}", host(response.url()))));
         if let Some(encoding) = header(response.headers(), &CONTENT_ENCODING).filter(|e| e != "identity") {
             return wrong(format!("sends {} instead of the bytes", Escaped(&encoding)));
         }
@@ -453,7 +456,11 @@ impl Transfer {
                 return wrong(format!("sends `{}` when asked for `{asked}`", Escaped(&got)));
             }
         } else if let Some(length) = response.content_length().filter(|length| *length != self.part.size()) {
-            return wrong(format!("sends a file of {} instead of {}", Bytes(length), Bytes(self.part.size())));
+            return wrong(format!(
+                "sends a file of {} instead of {}",
+                Bytes(length),
+                Bytes(self.part.size())
+            ));
         }
         Ok(())
     }
@@ -466,7 +473,7 @@ impl Transfer {
         begun: Instant,
         bytes: &mut u64,
     ) -> std::result::Result<Option<impl AsRef<[u8]> + use<>>, Trouble> {
-        let silent_since = Instant::now();
+        let (silent_since, idle) = (Instant::now(), self.options.idle);
         loop {
             if run.reopened < REOPENINGS && self.is_slow(begun, *bytes) {
                 return Err(Trouble::Slow);
@@ -476,9 +483,9 @@ impl Transfer {
                     *bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                     return Ok(chunk);
                 }
-                Ok(Err(error)) => return Err(Trouble::broke(&error, self.options.idle)),
-                Err(_) if silent_since.elapsed() >= self.options.idle => {
-                    return Err(Trouble::silent(self.options.idle));
+                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
+                Err(_) if silent_since.elapsed() >= idle => {
+                    return Err(Trouble::silent(response.url(), idle));
                 }
                 Err(_) => {}
             }
@@ -552,9 +559,9 @@ impl Transfer {
         while at < size {
             let chunk = match timeout(idle, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => return Err(Trouble::Broken("ended early".to_owned())),
-                Ok(Err(error)) => return Err(Trouble::broke(&error, idle)),
-                Err(_) => return Err(Trouble::silent(idle)),
+                Ok(Ok(None)) => return Err(Trouble::early(response.url())),
+                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
+                Err(_) => return Err(Trouble::silent(response.url(), idle)),
             };
             let mut rest: &[u8] = &chunk;
             while !rest.is_empty() && at < size {
@@ -600,4 +607,54 @@ pub(super) fn disk_error(error: &std::io::Error, file: &HubFile, kept: &str) -> 
     }
     Error::failed(format!("cannot write the download: {error}, {kept}"))
         .hint(format!("then `infer pull {file}` goes on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{RepoId, RepoPath};
+
+    #[test]
+    fn a_part_begins_where_it_should_and_goes_no_further() {
+        for (text, expected) in [
+            ("bytes 100-199/1000", true),
+            ("bytes 100-150/1000", true),
+            ("bytes 100-100/1000", true),
+            ("bytes 100-200/1000", false),
+            ("bytes 100-99/1000", false),
+            ("bytes 101-199/1000", false),
+            ("bytes 0-199/1000", false),
+            ("bytes 100-199/1001", false),
+            ("bytes 100-199/*", false),
+            ("bytes */1000", false),
+            ("items 100-199/1000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_part(text, 100..200, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_one() {
+        use std::io::ErrorKind;
+        let file = HubFile {
+            repo: RepoId::parse("org/name").unwrap(),
+            revision: None,
+            commit: "a".repeat(40),
+            path: RepoPath::parse("m.gguf").unwrap(),
+        };
+        for (kind, expected, message) in [
+            (ErrorKind::StorageFull, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (ErrorKind::QuotaExceeded, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (
+                ErrorKind::PermissionDenied,
+                Kind::Failed,
+                "cannot write the download: permission denied, 1 B of 2 B are kept",
+            ),
+        ] {
+            let error = disk_error(&kind.into(), &file, "1 B of 2 B are kept");
+            assert_eq!((error.kind, error.message.as_str()), (expected, message));
+            assert!(error.hint.unwrap().contains("`infer pull org/name/m.gguf` goes on"));
+        }
+    }
 }
