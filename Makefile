@@ -14,14 +14,16 @@ export CCACHE_NAMESPACE ?= infer-$(processor)
 endif
 
 # Models and templates for `test-real`, fetched by tests/real/fetch.sh.
-real := INFER_TEST_MODELS=target/models INFER_TEMPLATES=target/templates INFER_TEMPLATES_EXPECTED=target/templates.json
+real := INFER_TEST_MODELS=target/models INFER_TEST_PYTHON=target/venv/bin/python INFER_TEMPLATES=target/templates INFER_TEMPLATES_EXPECTED=target/templates.json
 
-.PHONY: help demo test test-real lint completions install setup
+.PHONY: help demo test test-real bench-pull registry lint completions install setup
 
 help:
 	@echo 'make demo         build, and ask the built-in demo model a question'
 	@echo 'make test         run every test that needs no download'
 	@echo 'make test-real    fetch two models (330 MB) and run the tests that need them'
+	@echo 'make bench-pull   time `infer pull` beside other programs, on a hub of this machine'
+	@echo 'make registry     ask the hub whether models.toml still holds'
 	@echo 'make lint         formatting and clippy, warnings denied'
 	@echo 'make completions  write completions/ and the command reference of README.md again'
 	@echo 'make install      build and install `infer` with cargo'
@@ -40,7 +42,16 @@ test-real:
 	@.ci/setup.sh python
 	@tests/real/fetch.sh
 	target/venv/bin/python tests/templates/compare.py target/templates >target/templates.json
-	$(real) $(TEST) -- --ignored
+	$(real) $(TEST) -- --ignored --skip serve_until_killed
+
+bench-pull:
+	@.ci/setup.sh python
+	$(BUILD)
+	@tests/real/fetch.sh venv
+	target/venv/bin/python tests/real/bench_pull.py $(BENCH)
+
+registry:
+	python3 tests/registry/check.py
 
 lint: setup
 	$(CARGO) fmt --check

@@ -31,7 +31,12 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Answer one prompt')
             [CompletionResult]::new('chat', 'chat', [CompletionResultType]::ParameterValue, 'Hold a conversation')
-            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model file')
+            [CompletionResult]::new('pull', 'pull', [CompletionResultType]::ParameterValue, 'Download a model from the hub, or go on with a download')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
+            [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
+            [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -62,6 +67,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Add a file to the prompt (repeatable)')
             [CompletionResult]::new('--file', '--file', [CompletionResultType]::ParameterName, 'Add a file to the prompt (repeatable)')
             [CompletionResult]::new('--overflow', '--overflow', [CompletionResultType]::ParameterName, 'What to do when the window is full [default: stop]')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
             [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
             [CompletionResult]::new('--raw', '--raw', [CompletionResultType]::ParameterName, 'Continue the text as it is, without the chat template')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object with text, thinking, counts, times and settings')
@@ -97,6 +104,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--max-tokens', '--max-tokens', [CompletionResultType]::ParameterName, 'Most tokens to generate [default: until the end of the turn]')
             [CompletionResult]::new('--stop', '--stop', [CompletionResultType]::ParameterName, 'Stop before this text (repeatable)')
             [CompletionResult]::new('--overflow', '--overflow', [CompletionResultType]::ParameterName, 'What to do when the window is full [default: rebuild]')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
             [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
@@ -106,9 +115,78 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'infer;pull' {
+            [CompletionResult]::new('--connections', '--connections', [CompletionResultType]::ParameterName, 'Connections per file')
+            [CompletionResult]::new('--retries', '--retries', [CompletionResultType]::ParameterName, 'Attempts in a row that may bring nothing before it gives up')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'How long a server may be silent before the connection is opened anew')
+            [CompletionResult]::new('--max-size', '--max-size', [CompletionResultType]::ParameterName, 'Refuse a model larger than this, such as `8GB` or `500MB`')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be fetched, and fetch nothing')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print events as lines of JSON')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;list' {
+            [CompletionResult]::new('-a', '-a', [CompletionResultType]::ParameterName, 'Also what no name refers to: loose files of the cache, and downloads of other programs')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Also what no name refers to: loose files of the cache, and downloads of other programs')
+            [CompletionResult]::new('--names', '--names', [CompletionResultType]::ParameterName, 'The names that `infer pull` knows, instead of what is here')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;ls' {
+            [CompletionResult]::new('-a', '-a', [CompletionResultType]::ParameterName, 'Also what no name refers to: loose files of the cache, and downloads of other programs')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Also what no name refers to: loose files of the cache, and downloads of other programs')
+            [CompletionResult]::new('--names', '--names', [CompletionResultType]::ParameterName, 'The names that `infer pull` knows, instead of what is here')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'infer;show' {
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
             [CompletionResult]::new('--template', '--template', [CompletionResultType]::ParameterName, 'Print the chat template')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;rm' {
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be removed, and remove nothing')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Everything that is here of the repositories, other programs'' files too')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;remove' {
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be removed, and remove nothing')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Everything that is here of the repositories, other programs'' files too')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
@@ -129,7 +207,10 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
         'infer;help' {
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Answer one prompt')
             [CompletionResult]::new('chat', 'chat', [CompletionResultType]::ParameterValue, 'Hold a conversation')
-            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model file')
+            [CompletionResult]::new('pull', 'pull', [CompletionResultType]::ParameterValue, 'Download a model from the hub, or go on with a download')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -140,7 +221,16 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
         'infer;help;chat' {
             break
         }
+        'infer;help;pull' {
+            break
+        }
+        'infer;help;list' {
+            break
+        }
         'infer;help;show' {
+            break
+        }
+        'infer;help;rm' {
             break
         }
         'infer;help;completions' {

@@ -25,6 +25,21 @@ _infer() {
             infer,help)
                 cmd="infer__subcmd__help"
                 ;;
+            infer,list)
+                cmd="infer__subcmd__list"
+                ;;
+            infer,ls)
+                cmd="infer__subcmd__list"
+                ;;
+            infer,pull)
+                cmd="infer__subcmd__pull"
+                ;;
+            infer,remove)
+                cmd="infer__subcmd__rm"
+                ;;
+            infer,rm)
+                cmd="infer__subcmd__rm"
+                ;;
             infer,run)
                 cmd="infer__subcmd__run"
                 ;;
@@ -40,6 +55,15 @@ _infer() {
             infer__subcmd__help,help)
                 cmd="infer__subcmd__help__subcmd__help"
                 ;;
+            infer__subcmd__help,list)
+                cmd="infer__subcmd__help__subcmd__list"
+                ;;
+            infer__subcmd__help,pull)
+                cmd="infer__subcmd__help__subcmd__pull"
+                ;;
+            infer__subcmd__help,rm)
+                cmd="infer__subcmd__help__subcmd__rm"
+                ;;
             infer__subcmd__help,run)
                 cmd="infer__subcmd__help__subcmd__run"
                 ;;
@@ -53,7 +77,7 @@ _infer() {
 
     case "${cmd}" in
         infer)
-            opts="-q -v -V -h --quiet --verbose --version --help run chat show completions help"
+            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -67,7 +91,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__chat)
-            opts="-t -c -s -n -q -v -h --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --quiet --verbose --help"
+            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -198,7 +222,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help)
-            opts="run chat show completions help"
+            opts="run chat pull list show rm completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -253,6 +277,48 @@ _infer() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        infer__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__pull)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         infer__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -281,8 +347,66 @@ _infer() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        infer__subcmd__list)
+            opts="-a -q -v -h --all --names --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__pull)
+            opts="-q -v -h --connections --retries --timeout --max-size --dry-run --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__rm)
+            opts="-y -q -v -h --dry-run --all --yes --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         infer__subcmd__run)
-            opts="-t -c -s -n -f -q -v -h --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
+            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

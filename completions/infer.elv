@@ -28,7 +28,12 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --help 'Print help'
             cand run 'Answer one prompt'
             cand chat 'Hold a conversation'
-            cand show 'Show what is in a model file'
+            cand pull 'Download a model from the hub, or go on with a download'
+            cand list 'List the models on this machine, and downloads that did not end'
+            cand ls 'List the models on this machine, and downloads that did not end'
+            cand show 'Show what is in a model, and whether one of the hub would fit here'
+            cand rm 'Remove models and partial downloads'
+            cand remove 'Remove models and partial downloads'
             cand completions 'Print a completion script for a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -58,6 +63,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -f 'Add a file to the prompt (repeatable)'
             cand --file 'Add a file to the prompt (repeatable)'
             cand --overflow 'What to do when the window is full [default: stop]'
+            cand -y 'Download the model without asking when it is not here'
+            cand --yes 'Download the model without asking when it is not here'
             cand --stats 'Print statistics on stderr'
             cand --raw 'Continue the text as it is, without the chat template'
             cand --json 'Print one JSON object with text, thinking, counts, times and settings'
@@ -92,6 +99,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --max-tokens 'Most tokens to generate [default: until the end of the turn]'
             cand --stop 'Stop before this text (repeatable)'
             cand --overflow 'What to do when the window is full [default: rebuild]'
+            cand -y 'Download the model without asking when it is not here'
+            cand --yes 'Download the model without asking when it is not here'
             cand --stats 'Print statistics on stderr'
             cand -q 'Only errors and what was asked for'
             cand --quiet 'Only errors and what was asked for'
@@ -100,9 +109,73 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'infer;pull'= {
+            cand --connections 'Connections per file'
+            cand --retries 'Attempts in a row that may bring nothing before it gives up'
+            cand --timeout 'How long a server may be silent before the connection is opened anew'
+            cand --max-size 'Refuse a model larger than this, such as `8GB` or `500MB`'
+            cand --dry-run 'Say what would be fetched, and fetch nothing'
+            cand --json 'Print events as lines of JSON'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;list'= {
+            cand -a 'Also what no name refers to: loose files of the cache, and downloads of other programs'
+            cand --all 'Also what no name refers to: loose files of the cache, and downloads of other programs'
+            cand --names 'The names that `infer pull` knows, instead of what is here'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;ls'= {
+            cand -a 'Also what no name refers to: loose files of the cache, and downloads of other programs'
+            cand --all 'Also what no name refers to: loose files of the cache, and downloads of other programs'
+            cand --names 'The names that `infer pull` knows, instead of what is here'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'infer;show'= {
             cand --json 'Print one JSON object'
             cand --template 'Print the chat template'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;rm'= {
+            cand --dry-run 'Say what would be removed, and remove nothing'
+            cand --all 'Everything that is here of the repositories, other programs'' files too'
+            cand -y 'Do not ask'
+            cand --yes 'Do not ask'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;remove'= {
+            cand --dry-run 'Say what would be removed, and remove nothing'
+            cand --all 'Everything that is here of the repositories, other programs'' files too'
+            cand -y 'Do not ask'
+            cand --yes 'Do not ask'
+            cand --json 'Print one JSON object'
             cand -q 'Only errors and what was asked for'
             cand --quiet 'Only errors and what was asked for'
             cand -v 'More on stderr, the log of llama.cpp included'
@@ -121,7 +194,10 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help'= {
             cand run 'Answer one prompt'
             cand chat 'Hold a conversation'
-            cand show 'Show what is in a model file'
+            cand pull 'Download a model from the hub, or go on with a download'
+            cand list 'List the models on this machine, and downloads that did not end'
+            cand show 'Show what is in a model, and whether one of the hub would fit here'
+            cand rm 'Remove models and partial downloads'
             cand completions 'Print a completion script for a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -129,7 +205,13 @@ set edit:completion:arg-completer[infer] = {|@words|
         }
         &'infer;help;chat'= {
         }
+        &'infer;help;pull'= {
+        }
+        &'infer;help;list'= {
+        }
         &'infer;help;show'= {
+        }
+        &'infer;help;rm'= {
         }
         &'infer;help;completions'= {
         }

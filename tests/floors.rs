@@ -18,14 +18,24 @@ const FLOORS: [(&str, &[&str]); 7] = [
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.
-const HOMES: [(&str, &str); 11] = [
+const HOMES: [(&str, &str); 21] = [
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("directories", "cli/dirs"),
     ("indicatif", "cli/ui"),
+    ("console", "cli/ui"),
     ("ctrlc", "cli/ui"),
     ("rustyline", "cli/lines"),
     ("hf_hub", "model/hub"),
+    ("reqwest", "model/hub"),
+    ("tokio", "model/hub"),
+    ("futures_util", "model/hub"),
+    ("sha2", "model/hub"),
+    ("twox_hash", "model/hub"),
+    ("fastrand", "model/hub"),
+    ("toml", "model/registry"),
+    ("strsim", "model"),
+    ("fs4", "model/store"),
     ("minijinja", "session"),
     ("minijinja_contrib", "session"),
     ("llama_cpp_2", "engine"),

@@ -15,7 +15,7 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 4] = ["run", "chat", "show", "completions"];
+const COMMANDS: [&str; 7] = ["run", "chat", "pull", "list", "show", "rm", "completions"];
 
 const BEGIN: &str = "<!-- reference:begin -->\n";
 const END: &str = "<!-- reference:end -->\n";

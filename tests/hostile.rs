@@ -75,7 +75,7 @@ fn a_path_that_is_no_file_is_named() {
         infer("none.gguf")
             .status(3)
             .stderr(
-                "error: no such file: `none.gguf`\nhint: give the path of a GGUF file (this version does not download), or try `infer run demo`\n",
+                "error: no such file: `none.gguf`\nhint: give the path of a GGUF file, or a name of `infer list --names`\n",
             )
             .run();
     }

@@ -1,10 +1,16 @@
 //! The one integration binary; a file per verb or subject, each driving the program from outside.
 
+#[cfg(unix)]
+mod bars;
 mod chat;
 mod floors;
 mod help;
 mod hostile;
 mod quantize;
+mod kill;
+#[cfg(unix)]
+mod models;
+mod pull;
 mod real;
 mod run;
 mod show;

@@ -1,5 +1,7 @@
 //! The whole program on real models. `make test-real` fetches them and runs these.
 
+mod interop;
+
 use serde_json::Value;
 
 use crate::support::{Infer, real_model};

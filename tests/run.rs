@@ -81,7 +81,7 @@ fn json_has_exactly_the_documented_keys() {
 
 #[test]
 fn an_error_under_json_is_an_object_with_the_same_exit_code() {
-    let expected = r#"{"error":{"kind":"not_found","message":"no such model: `llama9`","hint":"give the path of a GGUF file (this version does not download), or try `infer run demo`"}}"#;
+    let expected = r#"{"error":{"kind":"not_found","message":"no such model: `llama9`","hint":"did you mean `llama3.1`, `llama3.2` or `llama3.1:8b`?"}}"#;
     Infer::new().args(["run", "llama9", "--json", "hi"]).stdout(format!("{expected}\n")).status(3).run();
     let usage = |out: &str| {
         out.starts_with(r#"{"error":{"kind":"usage","message":"unexpected argument '--colour' found","#)
@@ -412,13 +412,22 @@ fn layers_for_a_gpu_that_is_not_there_are_not_silently_elsewhere() {
 }
 
 #[test]
-fn what_this_version_cannot_do_is_said() {
-    let expected = "error: this version does not download models yet\n\
-                    hint: fetch a GGUF file with a browser, then `infer run FILE \"your question\"`\n";
-    Infer::new().args(["pull", "qwen3:8b"]).stderr(expected).status(2).run();
+fn what_makes_no_sense_is_said_before_anything_is_read() {
     let expected = "error: `-f` takes a file\nhint: piped input is part of the prompt without a flag\n";
     run().args(["-f", "-"]).stdin("hi").stderr(expected).status(2).run();
-    let expected = "error: no such model: `llama9`\n\
-                    hint: give the path of a GGUF file (this version does not download), or try `infer run demo`\n";
-    Infer::new().args(["run", "llama9"]).stdin("never read").stderr(expected).status(3).run();
+    for (name, hint) in [
+        ("llama9", "did you mean `llama3.1`, `llama3.2` or `llama3.1:8b`?"),
+        ("qwen3:9b", "did you mean `qwen3:8b`, `qwen3:14b` or `qwen3:4b`?"),
+        ("zzz", "give `org/repo` of a model on the hub, the path of a GGUF file, or try `infer run demo`"),
+    ] {
+        let expected = format!("error: no such model: `{name}`\nhint: {hint}\n");
+        Infer::new().args(["run", name]).stdin("never read").stderr(expected).status(3).run();
+    }
+    for (word, hint) in [
+        ("pul", "did you mean `pull`?"),
+        ("qwen3:8b", "`infer --help` lists the commands; `infer run MODEL` asks a model"),
+    ] {
+        let expected = format!("error: unrecognized subcommand '{word}'\nhint: {hint}\n");
+        Infer::new().arg(word).stderr(expected).status(2).run();
+    }
 }

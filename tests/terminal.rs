@@ -498,7 +498,7 @@ fn control_characters_are_escaped_on_a_terminal_only() {
 fn colours_are_for_terminals_that_have_and_want_them() {
     let missing = || Infer::new().args(["run", "./missing.gguf", "Hello!"]).status(3);
     let plain = "error: no such file: `./missing.gguf`\n\
-                 hint: give the path of a GGUF file (this version does not download), or try `infer run demo`\n";
+                 hint: give the path of a GGUF file, or a name of `infer list --names`\n";
     missing().stderr(plain).run();
     let on_screen = plain.replace('\n', "\r\n");
     for (name, value, coloured) in

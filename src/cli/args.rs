@@ -9,20 +9,25 @@ use crate::model::recipe::Target;
 
 const EXAMPLES: &str = "\
 Examples:
-  infer run demo \"What is the capital of France?\"
-  cat report.txt | infer run model.gguf \"Summarise this\" > summary.txt
-  infer chat model.gguf
+  infer run smollm2:135m \"What is the capital of France?\"
+  cat report.txt | infer run qwen3:4b \"Summarise this\" > summary.txt
+  infer chat qwen3:4b
+  infer list --names            which models have a short name
+
+A model that is not on this machine is downloaded, after a question.
 
 Exit codes:
-  0 done  1 failed  2 usage  3 no such model  5 does not fit  6 prompt too long  130 interrupted";
+  0 done      3 no such model    6 prompt too long
+  1 failed    4 network          130 interrupted
+  2 usage     5 does not fit";
 
 const PULL_EXAMPLES: &str = "\
 Examples:
-  infer pull smollm2:135m                                  a name from `infer list --names`
-  infer pull Qwen/Qwen3-0.6B-GGUF                          a repository of the hub, its usual quant
-  infer pull Qwen/Qwen3-0.6B-GGUF:Q8_0 qwen3:4b            a quant, and another model
-  infer pull org/repo/file.gguf@v1.0                       one file of one revision
-  infer run \"$(infer pull qwen3:4b)\" \"Hello\"              the path of the model goes to stdout
+  infer pull smollm2:135m                         from `infer list --names`
+  infer pull Qwen/Qwen3-0.6B-GGUF                 a repository, its usual quant
+  infer pull Qwen/Qwen3-0.6B-GGUF:Q8_0 qwen3:4b   a quant, and another model
+  infer pull org/repo/file.gguf@v1.0              a file of one revision
+  infer run \"$(infer pull qwen3:4b)\" \"Hello\"      stdout is the path
 
 Files go into the cache of the Hugging Face hub, which Python's huggingface_hub shares, and appear there only when \
 their SHA-256 is right. Ctrl-C keeps what has come; the same command goes on. A token is read from HF_TOKEN or from \
@@ -32,14 +37,18 @@ HF_HUB_OFFLINE=1 keeps the network out.";
 const LIST_EXAMPLES: &str = "\
 Examples:
   infer list
-  infer list --names
-  infer list --json | jq -r '.models[].name'";
+  infer list --names                       which models have a short name
+  infer list --all                         also what no model needs
+  infer list --json | jq -r '.models[].path'";
 
 const RM_EXAMPLES: &str = "\
 Examples:
   infer rm smollm2:135m
   infer rm Qwen/Qwen3-0.6B-GGUF:Q8_0 --dry-run
-  infer rm org/repo --yes              every model of a repository, and its partial downloads";
+  infer rm org/repo                    every model and download of a repository
+  infer rm org/repo --all              what other programs left there as well
+
+On a terminal it asks first, unless `--yes` is given. What another model of the repository needs stays.";
 
 const QUANTIZE_EXAMPLES: &str = "\
 Examples:
@@ -55,17 +64,19 @@ how often their most likely next token is the same. It is written into the file.
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  infer run demo \"What is the capital of France?\"
-  git diff | infer run model.gguf -s \"You review code.\" \"Review this change\"
+  infer run smollm2:135m \"What is the capital of France?\"
+  git diff | infer run qwen3:4b -s \"You review code.\" \"Review this change\"
   infer run model.gguf -f notes.md --temp 0 --json | jq -r .text
-  infer run base.gguf --raw -n 64 \"Once upon a time\"
+  infer run org/repo:Q8_0 --yes --raw -n 64 \"Once upon a time\"
 
+A model that is not on this machine is offered for download on a terminal, and fetched without a question with \
+`--yes`. `demo` is a tiny one inside the program. \
 The answer goes to stdout and everything else to stderr. Arguments, files and piped input are joined by blank \
 lines, in this order, into one prompt. Without any of them, on a terminal, `run` becomes `chat`.";
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
-  infer chat demo
+  infer chat qwen3:4b
   infer chat model.gguf -s \"You answer in one sentence.\" --ctx 4096
   printf 'My name is Ada.\\nWhat is my name?\\n' | infer chat demo --temp 0
 
@@ -74,9 +85,9 @@ Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  infer show demo
+  infer show qwen3:8b                      from the hub it fetches the header only
   infer show model.gguf --json | jq .context_length
-  infer show model.gguf --template > chat.jinja";
+  infer show demo --template > chat.jinja";
 
 /// Run language models on your own machine, from the terminal
 #[derive(Debug, Parser)]
@@ -101,14 +112,23 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Answer one prompt
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Hold a conversation
+    #[command(after_help = CHAT_EXAMPLES)]
+    Chat(ChatArgs),
     /// Download a model from the hub, or go on with a download
     #[command(after_help = PULL_EXAMPLES)]
     Pull(PullArgs),
     /// List the models on this machine, and downloads that did not end
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(visible_alias = "ls", after_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Show what is in a model, and whether one of the hub would fit here
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(ShowArgs),
     /// Remove models and partial downloads
-    #[command(after_help = RM_EXAMPLES)]
+    #[command(visible_alias = "remove", after_help = RM_EXAMPLES)]
     Rm(RmArgs),
     /// Make a smaller INT8 or INT4 model of a file, and measure what was lost
     #[command(after_help = QUANTIZE_EXAMPLES)]
@@ -119,15 +139,6 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Answer one prompt
-    #[command(after_help = RUN_EXAMPLES)]
-    Run(RunArgs),
-    /// Hold a conversation
-    #[command(after_help = CHAT_EXAMPLES)]
-    Chat(ChatArgs),
-    /// Show what is in a model file
-    #[command(after_help = SHOW_EXAMPLES)]
-    Show(ShowArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  infer completions bash > ~/.local/share/bash-completion/completions/infer"
@@ -152,6 +163,11 @@ pub(crate) struct PullArgs {
     /// Attempts in a row that may bring nothing before it gives up
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) retries: u32,
+
+    /// How long a server may be silent before the connection is opened anew
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
 
     /// Refuse a model larger than this, such as `8GB` or `500MB`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -182,6 +198,7 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RmArgs {
     /// Models, repositories or partial downloads, as `infer list` names them
     #[arg(value_name = "MODEL", required = true)]

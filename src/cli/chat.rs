@@ -375,7 +375,7 @@ mod tests {
         let cli = Cli::parse_from(["infer", "chat", "x", "--seed", "1"]);
         let Some(Verb::Chat(args)) = cli.command else { unreachable!("these are arguments of `chat`") };
         let matches = clap::ArgMatches::default();
-        let settings = Settings::resolve(&args.common.sampling, &matches, |_| None).unwrap();
+        let settings = Settings::resolve(&args.common.sampling, &matches, |_| None, |_| None).unwrap();
         let template = Template::new(TEMPLATE, "", "").unwrap();
         let session = Session::new(Scripted::new(1000, answers), Some(template));
         let chat =

@@ -1,8 +1,10 @@
-//! Where the hub is and where its files lie on this machine, as Python's huggingface_hub reads it from the environment.
+//! Where the hub is and where its files lie on this machine, as Python's `huggingface_hub` reads it from the
+//! environment.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::args::PullArgs;
 use super::dirs;
@@ -13,7 +15,7 @@ use crate::model::registry::Registry;
 use crate::model::store::Store;
 
 /// Connections and attempts unless a person says otherwise.
-pub(crate) const OPTIONS: Options = Options { connections: 8, retries: 8 };
+pub(crate) const OPTIONS: Options = Options { connections: 8, retries: 8, idle: Duration::from_secs(30) };
 
 /// What is not empty.
 fn variable(name: &str) -> Option<String> {
@@ -57,11 +59,11 @@ fn home() -> Result<PathBuf> {
 pub(crate) fn store() -> Result<Store> {
     let cache = folder("HF_HUB_CACHE").or_else(|| folder("HUGGINGFACE_HUB_CACHE"));
     let cache = cache.map_or_else(|| home().map(|home| home.join("hub")), Ok)?;
-    Ok(Store::new(absolute(cache)?, dirs::data()?.join("models")))
+    Ok(Store::new(absolute(&cache)?, dirs::data()?.join("models")))
 }
 
-fn absolute(path: PathBuf) -> Result<PathBuf> {
-    std::path::absolute(&path).map_err(|e| Error::failed(format!("cannot use `{}`: {e}", path.display())))
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::failed(format!("cannot use `{}`: {e}", path.display())))
 }
 
 /// The shipped names and the person's own.
@@ -71,12 +73,16 @@ pub(crate) fn registry() -> Result<Registry> {
 }
 
 /// The hub that the environment names.
-pub(crate) fn hub(options: Options, store: &Store) -> Result<Hub> {
-    Hub::new(access()?, options, store.hub_cache())
+pub(crate) fn hub(options: Options) -> Result<Hub> {
+    Hub::new(access()?, options)
 }
 
 pub(crate) fn options(args: &PullArgs) -> Options {
-    Options { connections: args.connections.into(), retries: args.retries }
+    Options {
+        connections: args.connections.into(),
+        retries: args.retries,
+        idle: Duration::from_secs(args.timeout),
+    }
 }
 
 fn access() -> Result<Access> {
@@ -121,6 +127,9 @@ pub(crate) fn say_where_token_goes(ui: &mut Ui, hub: &Hub) {
     let access = hub.access();
     if let Some(source) = access.token_source().filter(|_| access.endpoint() != ENDPOINT) {
         ui.status(&format!("the token from {source} is sent to {}", access.endpoint()));
+    }
+    if let Some(source) = access.withheld_source() {
+        ui.note(&format!("the token from {source} is not sent: {} is not encrypted", access.endpoint()));
     }
 }
 

@@ -128,10 +128,13 @@ fn usage_error(error: &clap::Error) -> Error {
             Some(ContextValue::Strings(many)) => many.first().cloned(),
             _ => None,
         });
-    let hint = tip.map_or_else(
-        || "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
-        |tip| format!("did you mean `{tip}`?"),
-    );
+    let hint = match tip {
+        Some(tip) => format!("did you mean `{tip}`?"),
+        None if error.kind() == ErrorKind::InvalidSubcommand => {
+            "`infer --help` lists the commands; `infer run MODEL` asks a model".to_owned()
+        }
+        None => "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
+    };
     Error::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(hint)
 }
 

@@ -63,8 +63,12 @@ fn offer(ui: &mut Ui, places: &Places, name: &str, model: &HubRef, yes: bool) ->
     }
     let mut puller = Puller::new(ui, places, OPTIONS, false)?;
     let plan = puller.plan(name, model, None)?;
-    if !yes && !puller.ui.confirm(&format!("`{shown}` is not here. Pull {}?", summary(&plan)), true)? {
-        return Err(absent.hint(format!("`infer pull {shown}` fetches it")));
+    if !yes {
+        puller.ui.note(&absent.message);
+        if !puller.ui.confirm(&format!("Pull {}?", summary(&plan)), true)? {
+            return Err(Error::new(Kind::NotFound, "nothing was pulled")
+                .hint(format!("`infer pull {shown}` fetches it")));
+        }
     }
     puller.fetch(&plan)
 }
@@ -92,14 +96,14 @@ pub(crate) fn run(ui: &mut Ui, args: &PullArgs) -> Result<()> {
     let places = places()?;
     for name in &args.models {
         let model = match places.locate(name)? {
-            // With the hub at hand its newest version is asked for all the same.
-            Located::File(path) => match places.on_hub(name)?.filter(|_| !place::is_offline()) {
-                Some(model) => model,
-                None => {
+            Located::File(path) => {
+                // With the hub at hand its newest version is asked for all the same.
+                let Some(model) = places.on_hub(name)?.filter(|_| !place::is_offline()) else {
                     already_here(ui, name, &path, args.json);
                     continue;
-                }
-            },
+                };
+                model
+            }
             Located::Remote(model) => model,
         };
         if place::is_offline() {
@@ -129,7 +133,11 @@ fn finished(ui: &mut Ui, name: &str, path: &Path, json: bool) {
 /// `Qwen/Qwen3-0.6B-GGUF:Q8_0 (639.4 MB)`, or how much of it is missing.
 fn summary(plan: &Plan) -> String {
     let (size, missing) = (plan.size(), plan.missing());
-    let rest = if missing < size { format!(", {} of it missing", Bytes(missing)) } else { String::new() };
+    let rest = match missing {
+        0 => ", all of it here".to_owned(),
+        _ if missing < size => format!(", {} of it missing", Bytes(missing)),
+        _ => String::new(),
+    };
     let files = if plan.files.len() > 1 {
         format!(" in {}", Count(plan.files.len() as u64, "file"))
     } else {
@@ -148,7 +156,7 @@ struct Puller<'a> {
 
 impl<'a> Puller<'a> {
     fn new(ui: &'a mut Ui, places: &'a Places, options: Options, json: bool) -> Result<Self> {
-        let hub = place::hub(options, &places.store)?;
+        let hub = place::hub(options)?;
         place::say_where_token_goes(ui, &hub);
         ui.stop_with_brake();
         Ok(Self { ui, places, hub, json })
@@ -180,7 +188,7 @@ impl<'a> Puller<'a> {
     }
 
     fn fetch(&mut self, plan: &Plan) -> Result<PathBuf> {
-        if let Some(license) = plan.license.as_ref().filter(|_| plan.missing() > 0) {
+        if let Some(license) = plan.license.as_ref().filter(|_| plan.missing() > 0 && !self.json) {
             let page = format!("{}/{}", self.hub.access().endpoint(), plan.repo);
             self.ui.status(&format!("license: {} ({page})", Escaped(license)));
         }
@@ -192,14 +200,19 @@ impl<'a> Puller<'a> {
 
     /// What was kept is worth a line also when a person stopped it.
     fn say_interruption<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && error.kind == Kind::Interrupted
-            && !self.json
-        {
+        let Err(error) = result else { return result };
+        if error.kind != Kind::Interrupted {
+            return Err(error);
+        }
+        if self.ui.is_closed() {
+            // Nobody reads the events any more: nobody has to be told.
+            return Err(Error::new(Kind::Interrupted, ""));
+        }
+        if !self.json {
             self.ui.clear_echo();
             self.ui.note(&error.message);
         }
-        result
+        Err(error)
     }
 }
 
@@ -239,7 +252,7 @@ struct Show<'a> {
 
 impl<'a> Show<'a> {
     fn new(ui: &'a mut Ui, json: bool, files: usize, total: u64) -> Self {
-        let bars = ui.downloads(files, total);
+        let bars = ui.downloads(files, total, json);
         Self {
             ui,
             bars,

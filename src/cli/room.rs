@@ -59,9 +59,10 @@ pub(crate) fn fits(shape: &Shape, room: &Room) -> Fits {
         Err(error) => return Fits::No(error.message),
     };
     let layers = shape.layers.unwrap_or(0) + 1;
-    let whole = (need.weights + (need.kv)(context.into())).saturating_add(need.weights / 10).max(1);
-    let share = |gpu: u64| u64::try_from(u128::from(layers) * u128::from(gpu.min(whole)) / u128::from(whole));
-    Fits::Yes { layers, on_gpu: room.gpu.map(|gpu| share(gpu).unwrap_or(layers)), context }
+    let buffers = need.weights / 10;
+    let whole = need.weights.saturating_add((need.kv)(context.into())).saturating_add(buffers).max(1);
+    let part = |gpu: u64| u64::try_from(u128::from(layers) * u128::from(gpu.min(whole)) / u128::from(whole));
+    Fits::Yes { layers, on_gpu: room.gpu.map(|gpu| part(gpu).unwrap_or(layers)), context }
 }
 
 impl Display for Fits {

@@ -221,8 +221,8 @@ mod tests {
     ) -> Result<Settings> {
         let command = SamplingArgs::augment_args(clap::Command::new("x")).no_binary_name(true);
         let matches = command.get_matches_from(argv);
-        let args = SamplingArgs::from_arg_matches(&matches).unwrap();
-        Settings::resolve(&args, &matches, in_registry, in_model)
+        let sampling = SamplingArgs::from_arg_matches(&matches).unwrap();
+        Settings::resolve(&sampling, &matches, in_registry, in_model)
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::human::{Escaped, is_harmful};
 mod bar;
 mod ctrl_c;
 mod downloads;
+mod line;
 
 pub(crate) use bar::Bar;
 pub(crate) use downloads::Downloads;
@@ -100,6 +101,11 @@ impl Ui {
     /// Is the terminal one that shows lines and can do no more?
     pub(crate) fn is_dumb(&self) -> bool {
         self.style == Style::Dumb
+    }
+
+    /// How wide a page may be; a pipe has no width.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.terminals.stdout.then(|| console::Term::stdout().size().1.into())
     }
 
     fn is_coloured(&self) -> bool {
@@ -286,9 +292,11 @@ impl Ui {
         Bar::new(label, total, self.draws_bars())
     }
 
-    /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`.
-    pub(crate) fn downloads(&self, files: usize, total: u64) -> Downloads {
-        Downloads::new(files, total, self.draws_bars())
+    /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`, nor where events are told on
+    /// the same screen.
+    pub(crate) fn downloads(&self, files: usize, total: u64, tells_events: bool) -> Downloads {
+        let wanted = self.draws_bars() && !(tells_events && self.terminals.stdout);
+        Downloads::new(files, total, wanted, self.is_coloured())
     }
 
     /// Are bars shown? Lines stand for them where they are not.
@@ -305,6 +313,8 @@ impl Ui {
     pub(crate) fn confirm(&mut self, question: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         self.break_line();
+        // Who reads the question may already answer with Ctrl-C.
+        self.ctrl_c.mean(Meaning::Leave);
         self.stderr(&format!("{} {choice} ", escape(question)));
         let line = self.read_line(100)?;
         let Some(line) = line else {

@@ -1,20 +1,17 @@
 //! The hub: what a repository holds, and the bytes of its files.
 //!
-//! hf-hub asks the API (`info`, the tree, the search). The bytes come through a client of our own: hf-hub 1.0.0 stores
-//! error pages as weights, and never resumes. Every call blocks, passes events to a sink, and stops when the sink says so.
+//! hf-hub knows what the answers of the hub's API look like. What is sent, and to whom, is ours: hf-hub 1.0.0 stores error
+//! pages as weights, never resumes, and takes the token wherever a list of pages leads. Every call blocks, passes events to
+//! a sink, and stops when the sink says so.
 //!
-//! `client` asks for a file's size, checksum and place; `download` watches over a file, `transfer` is what its connections
-//! do, `ranges` who fetches what, `part` the file on the disk; `refusal` says what the hub's errors mean.
+//! `api` asks what there is, `client` for a file's size, checksum and place; `download` watches over a file, `transfer` is
+//! what its connections do, `ranges` who fetches what, `part` the file on the disk; `refusal` says what errors mean.
 
 use std::fmt;
 use std::future::Future;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
-use hf_hub::repository::{ModelInfo, RepoTreeEntry};
-use hf_hub::{HFClient, HFError};
 use reqwest::header::RANGE;
 use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::Runtime;
@@ -22,11 +19,12 @@ use tokio::runtime::Runtime;
 use self::client::{Head, HeadError};
 use self::download::TICK;
 use self::refusal::{Answer, Asked};
-use super::name::{RepoId, RepoPath, Revision, is_commit};
+use super::name::{RepoId, RepoPath, Revision};
 use super::quant::RemoteFile;
 use crate::error::{Error, Kind, Result};
 use crate::human::Escaped;
 
+mod api;
 mod client;
 mod download;
 mod part;
@@ -44,9 +42,6 @@ pub(crate) use remote::Remote;
 /// The hub's address when nothing else is said.
 pub(crate) const ENDPOINT: &str = "https://huggingface.co";
 
-/// No repository of models has more files; a longer list is not one.
-const MOST_FILES: usize = 20_000;
-
 /// A question to the hub is repeated at most so often: somebody waits for the answer.
 const MOST_QUESTIONS: u32 = 4;
 
@@ -55,6 +50,8 @@ const MOST_QUESTIONS: u32 = 4;
 pub(crate) struct Access {
     endpoint: Url,
     token: Option<Token>,
+    /// Where a token was found that is not sent, as anybody on the way could read it.
+    withheld: Option<String>,
 }
 
 /// A secret and where it was found, such as `HF_TOKEN`.
@@ -80,8 +77,11 @@ impl Access {
             Error::usage(format!("`{}` is not the address of a hub", Escaped(endpoint)))
                 .hint(format!("set HF_ENDPOINT to an address such as {ENDPOINT}, or unset it"))
         })?;
-        let token = token.filter(|_| client::may_carry_token(&url));
-        Ok(Self { endpoint: url, token })
+        let (token, withheld) = match token {
+            Some(token) if !client::may_carry_token(&url) => (None, Some(token.source)),
+            token => (token, None),
+        };
+        Ok(Self { endpoint: url, token, withheld })
     }
 
     /// The hub's address without a slash at the end.
@@ -93,6 +93,11 @@ impl Access {
     pub(crate) fn token_source(&self) -> Option<&str> {
         self.token.as_ref().map(|token| token.source.as_str())
     }
+
+    /// Where a token came from that must not be sent.
+    pub(crate) fn withheld_source(&self) -> Option<&str> {
+        self.withheld.as_deref()
+    }
 }
 
 /// How much at once, and how patiently.
@@ -102,6 +107,8 @@ pub(crate) struct Options {
     pub(crate) connections: usize,
     /// Attempts in a row that may bring nothing.
     pub(crate) retries: u32,
+    /// How long a server may be silent.
+    pub(crate) idle: Duration,
 }
 
 /// What happens while something is asked for or fetched.
@@ -168,8 +175,7 @@ pub(crate) struct Info {
 /// A connection to a hub. Nothing is sent before something is asked for.
 pub(crate) struct Hub {
     runtime: Runtime,
-    api: HFClient,
-    bytes: Client,
+    client: Client,
     access: Access,
     options: Options,
 }
@@ -181,9 +187,17 @@ enum Failed {
     Fatal(Error),
 }
 
+impl From<HeadError> for Failed {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::Transport(error) => Self::Transport(error),
+            HeadError::Fatal(error) => Self::Fatal(error),
+        }
+    }
+}
+
 impl Hub {
-    /// `cache` is the hub's cache folder, which hf-hub must not look for by itself.
-    pub(crate) fn new(access: Access, options: Options, cache: &Path) -> Result<Self> {
+    pub(crate) fn new(access: Access, options: Options) -> Result<Self> {
         let failed = |e: &dyn std::error::Error| {
             Error::failed(format!("cannot prepare the network: {}", refusal::root_cause(e)))
         };
@@ -193,92 +207,20 @@ impl Hub {
             .enable_all()
             .build()
             .map_err(|e| failed(&e))?;
-        // With a line break for a token hf-hub sends none. Without any it would look for one by itself.
-        let token = access.token.as_ref().map_or("\n", |token| token.value.as_str());
-        let api = HFClient::builder()
-            .endpoint(access.endpoint())
-            .token(token)
-            .client(client::api_client(&access).map_err(|e| failed(&e))?)
-            .user_agent(client::USER_AGENT)
-            .cache_enabled(false)
-            .cache_dir(cache)
-            .retry_max_attempts(0)
-            .build()
-            .map_err(|e| failed(&e))?;
-        let bytes = client::bytes_client().map_err(|e| failed(&e))?;
-        Ok(Self { runtime, api, bytes, access, options })
+        let client = client::client(options.idle).map_err(|e| failed(&e))?;
+        Ok(Self { runtime, client, access, options })
     }
 
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// What the repository is at a revision, `main` unless one is given.
-    pub(crate) fn info(&self, repo: &RepoId, revision: Option<&Revision>, sink: Sink<'_>) -> Result<Info> {
-        let asked = Asked { repo: repo.as_str(), revision: revision.map(Revision::as_str), path: None };
-        let model = self.api.model(repo.org(), repo.name());
-        let info = self.ask(asked, sink, || async {
-            let wanted = revision.map(|revision| revision.as_str().to_owned());
-            model.info().maybe_revision(wanted).send().await.map_err(|e| self.failed(e))
-        })?;
-        self.check_info(info)
-    }
-
-    fn check_info(&self, info: ModelInfo) -> Result<Info> {
-        let strange = |what: &str, text: &str| {
-            refusal::not_a_hub(&self.access.endpoint, &format!("{what} `{}`", Escaped(text)))
-        };
-        let repo = RepoId::parse(&info.id).map_err(|_| strange("its repository is called", &info.id))?;
-        let commit = info.sha.unwrap_or_default();
-        if !is_commit(&commit) {
-            return Err(strange("its commit is", &commit));
-        }
-        let files = info.siblings.unwrap_or_default();
-        let files = files.into_iter().map(|file| RemoteFile { path: file.rfilename, size: None }).collect();
-        let license = info
-            .tags
-            .unwrap_or_default()
-            .iter()
-            .find_map(|tag| tag.strip_prefix("license:").map(str::to_owned));
-        Ok(Info { repo, commit, files, license })
-    }
-
-    /// All files of a commit, with their sizes.
-    pub(crate) fn tree(&self, repo: &RepoId, commit: &str, sink: Sink<'_>) -> Result<Vec<RemoteFile>> {
-        let asked = Asked { repo: repo.as_str(), revision: None, path: None };
-        let model = self.api.model(repo.org(), repo.name());
-        let entries: Vec<RepoTreeEntry> = self.ask(asked, sink, || async {
-            let tree = model.list_tree().revision(commit).recursive(true).limit(MOST_FILES).send();
-            tree.map_err(|e| self.failed(e))?.try_collect().await.map_err(|e| self.failed(e))
-        })?;
-        Ok(entries
-            .into_iter()
-            .filter_map(|entry| match entry {
-                RepoTreeEntry::File { path, size, .. } => Some(RemoteFile { path, size: Some(size) }),
-                RepoTreeEntry::Directory { .. } => None,
-            })
-            .collect())
-    }
-
-    /// Repositories with GGUF files whose name is like this one.
-    pub(crate) fn search(&self, name: &str, sink: Sink<'_>) -> Result<Vec<RepoId>> {
-        const MOST: usize = 5;
-        let asked = Asked { repo: name, revision: None, path: None };
-        let found: Vec<ModelInfo> = self.ask(asked, sink, || async {
-            let search = self.api.list_models().search(name).filter("gguf").limit(MOST).send();
-            search.map_err(|e| self.failed(e))?.try_collect().await.map_err(|e| self.failed(e))
-        })?;
-        Ok(found.iter().filter_map(|info| RepoId::parse(&info.id).ok()).collect())
-    }
-
     /// Size, checksum and place of a file.
     pub(crate) fn meta(&self, file: &HubFile, sink: Sink<'_>) -> Result<Meta> {
         let meta = self.ask(file.asked(), sink, || async {
-            match client::head(&self.bytes, &self.access, &file.repo, &file.commit, &file.path).await {
-                Ok(Head::File(meta)) => Ok(meta),
-                Ok(Head::Refused(answer)) => Err(Failed::Refused(answer)),
-                Err(HeadError::Fatal(error)) => Err(Failed::Fatal(error)),
-                Err(HeadError::Transport(error)) => Err(Failed::Transport(error)),
+            match client::head(&self.client, &self.access, &file.repo, &file.commit, &file.path).await? {
+                Head::File(meta) => Ok(meta),
+                Head::Refused(answer) => Err(Failed::Refused(answer)),
             }
         })?;
         if meta.commit == file.commit {
@@ -294,7 +236,7 @@ impl Hub {
         let length = usize::try_from(range.end.min(meta.size).saturating_sub(range.start)).unwrap_or(0);
         let header = format!("bytes={}-{}", range.start, range.end.min(meta.size).saturating_sub(1));
         self.ask(file.asked(), sink, || async {
-            let request = self.access.get(&self.bytes, &meta.location).header(RANGE, &header);
+            let request = self.access.get(&self.client, &meta.location).header(RANGE, &header);
             let mut response = request.send().await.map_err(Failed::Transport)?;
             let status = response.status();
             if status.is_client_error() || status.is_server_error() {
@@ -329,18 +271,19 @@ impl Hub {
                 Err(failed) => failed,
             };
             failures += 1;
-            let (error, wait) = match failed {
+            let (error, why, wait) = match failed {
                 Failed::Fatal(error) => return Err(error),
-                Failed::Transport(error) if error.is_decode() => {
-                    return Err(refusal::not_a_hub(&self.access.endpoint, "it is not JSON"));
+                Failed::Transport(error) => {
+                    let error = refusal::unreachable(&error, &self.access.endpoint);
+                    let why = error.message.clone();
+                    (error, why, None)
                 }
-                Failed::Transport(error) => (refusal::unreachable(&error, &self.access.endpoint), None),
                 Failed::Refused(answer) => {
                     let error = refusal::error(&answer, asked, &self.access);
                     if !answer.is_passing() {
                         return Err(error);
                     }
-                    (error, answer.wait)
+                    (error, refusal::says(&self.access.endpoint, answer.status), answer.wait)
                 }
             };
             if failures > self.options.retries.min(MOST_QUESTIONS)
@@ -348,55 +291,22 @@ impl Hub {
             {
                 return Err(error);
             }
-            self.pause(&error, wait, failures, sink)?;
+            self.pause(&why, wait, failures, sink)?;
         }
     }
 
     /// Wait before the next attempt: as long as the server wants, or longer each time.
-    fn pause(&self, error: &Error, wait: Option<Duration>, failures: u32, sink: Sink<'_>) -> Result<()> {
+    fn pause(&self, why: &str, wait: Option<Duration>, failures: u32, sink: Sink<'_>) -> Result<()> {
         let length = wait.unwrap_or_else(|| backoff(failures));
         let event = match wait {
-            Some(left) => Event::Wait { why: &error.message, left },
-            None => Event::Retry { why: &error.message, wait: length },
+            Some(left) => Event::Wait { why, left },
+            None => Event::Retry { why, wait: length },
         };
         if sink(&event).is_break() {
             return Err(interrupted());
         }
-        self.runtime.block_on(watched(tokio::time::sleep(length), sink))
-    }
-
-    /// What went wrong inside hf-hub.
-    fn failed(&self, error: HFError) -> Failed {
-        let (context, wait) = match error {
-            HFError::Http { context }
-            | HFError::AuthRequired { context }
-            | HFError::Forbidden { context }
-            | HFError::RepoNotFound { context: Some(context), .. }
-            | HFError::RevisionNotFound { context: Some(context), .. } => (context, None),
-            HFError::RateLimited { retry_after, context } => (context, retry_after),
-            HFError::Request { source, .. } => return self.transport(source),
-            HFError::Json(_) => {
-                let why = "its JSON is not what it should be";
-                return Failed::Fatal(refusal::not_a_hub(&self.access.endpoint, why));
-            }
-            other => return Failed::Fatal(Error::new(Kind::Network, refusal::root_cause(&other))),
-        };
-        Failed::Refused(Answer {
-            status: context.status.as_u16(),
-            code: context.error_code,
-            message: context.server_message,
-            wait,
-        })
-    }
-
-    fn transport(&self, error: reqwest::Error) -> Failed {
-        if error.is_redirect() {
-            let message = format!("{} {}", client::host(&self.access.endpoint), refusal::root_cause(&error));
-            return Failed::Fatal(
-                Error::new(Kind::Network, message).hint("check `HF_ENDPOINT` and the proxy of your network"),
-            );
-        }
-        Failed::Transport(error)
+        // A timer begins inside the runtime.
+        self.runtime.block_on(async { watched(tokio::time::sleep(length), sink).await })
     }
 }
 
@@ -413,7 +323,7 @@ async fn watched<T>(future: impl Future<Output = T>, sink: Sink<'_>) -> Result<T
 }
 
 pub(crate) fn interrupted() -> Error {
-    Error::new(Kind::Interrupted, "interrupted before a byte was fetched")
+    Error::new(Kind::Interrupted, "interrupted; the same command goes on")
 }
 
 /// How long to wait after so many failures in a row: half a second, doubled each time up to half a minute, and up to half
@@ -421,4 +331,44 @@ pub(crate) fn interrupted() -> Error {
 fn backoff(failures: u32) -> Duration {
     let longest = 0.5 * f64::from(1 << failures.clamp(1, 7).saturating_sub(1));
     Duration::from_secs_f64(longest.min(30.0) * (1.0 - fastrand::f64() / 2.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_half_a_minute_and_differ() {
+        for (failures, longest) in
+            [(0, 0.5), (1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 30.0), (8, 30.0), (u32::MAX, 30.0)]
+        {
+            for _ in 0..100 {
+                let wait = backoff(failures).as_secs_f64();
+                assert!((longest / 2.0..=longest).contains(&wait), "{failures}: {wait}");
+            }
+        }
+        assert_ne!(backoff(7), backoff(7));
+    }
+
+    #[test]
+    fn an_address_is_checked_and_a_token_kept_from_strangers() {
+        let token = || Some(Token { value: "hf_a".to_owned(), source: "HF_TOKEN".to_owned() });
+        for (address, endpoint, is_sent) in [
+            ("https://huggingface.co/", "https://huggingface.co", true),
+            ("https://h/mirror", "https://h/mirror", true),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", true),
+            ("http://[::1]:8080/", "http://[::1]:8080", true),
+            ("http://mirror", "http://mirror", false),
+        ] {
+            let access = Access::new(address, token()).unwrap();
+            assert_eq!(access.endpoint(), endpoint);
+            let (sent, withheld) = if is_sent { (Some("HF_TOKEN"), None) } else { (None, Some("HF_TOKEN")) };
+            assert_eq!((access.token_source(), access.withheld_source()), (sent, withheld), "{address}");
+            assert!(!format!("{access:?}").contains("hf_a"));
+        }
+        for address in ["", "huggingface.co", "ftp://h", "file:///h", "https://", "https://h?x=1", "data:,x"]
+        {
+            assert_eq!(Access::new(address, None).unwrap_err().kind, Kind::Usage, "{address}");
+        }
+    }
 }

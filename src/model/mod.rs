@@ -48,7 +48,11 @@ impl Places {
             ModelRef::Path(path) => local(&path).map(Located::File),
             ModelRef::Alias(alias) => match self.store.made_here_as(&alias.to_string()) {
                 Some(path) => Ok(Located::File(path)),
-                None => self.registry.resolve(&alias).map(|hub| self.cached_or_remote(hub)),
+                None => match self.registry.resolve(&alias) {
+                    // A word that names no model may still be something here.
+                    Err(_) if Path::new(name).exists() => local(Path::new(name)).map(Located::File),
+                    hub => hub.map(|hub| self.cached_or_remote(hub)),
+                },
             },
             ModelRef::Hub(hub) => Ok(self.cached_or_remote(hub)),
         }
@@ -63,7 +67,10 @@ impl Places {
         match self.parse(name)? {
             ModelRef::Demo | ModelRef::Path(_) => Ok(None),
             ModelRef::Alias(alias) if self.store.made_here_as(&alias.to_string()).is_some() => Ok(None),
-            ModelRef::Alias(alias) => self.registry.resolve(&alias).map(Some),
+            ModelRef::Alias(alias) => match self.registry.resolve(&alias) {
+                Err(_) if Path::new(name).exists() => Ok(None),
+                hub => hub.map(Some),
+            },
             ModelRef::Hub(hub) => Ok(Some(hub)),
         }
     }
@@ -94,7 +101,7 @@ fn local(path: &Path) -> Result<PathBuf> {
     match path.try_exists() {
         Ok(true) => Ok(path.to_owned()),
         Ok(false) => Err(Error::new(Kind::NotFound, format!("no such file: `{shown}`"))
-            .hint("give the path of a GGUF file, or a name such as `infer run demo`")),
+            .hint("give the path of a GGUF file, or a name of `infer list --names`")),
         Err(e) => Err(Error::failed(format!("cannot open `{shown}`: {e}"))),
     }
 }

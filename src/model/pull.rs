@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::gguf::Header;
 use super::hub::{self, BLOCK, Hub, HubFile, Info, MARGIN, Meta, Part, Remote};
 use super::name::{HubRef, Pick, RepoId, RepoPath, Revision};
-use super::quant::{self, Unpicked, Variant};
+use super::quant::{self, RemoteFile, Unpicked, Variant};
 use super::store::{Journal, JournalHead, PartialFile, Slot, StartedOver, Store};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Escaped};
@@ -157,7 +157,7 @@ fn check_size(plan: &Plan, wish: &Wish<'_>) -> Result<()> {
 
 /// The usual choice does not fit: say so, and what would. Nothing else is chosen silently.
 fn suggest_smaller(hub: &Hub, plan: &Plan, wish: &Wish<'_>, sink: hub::Sink<'_>) -> Result<()> {
-    let all = quant::variants(&hub.tree(&plan.repo, &plan.commit, sink)?);
+    let all = quant::variants(&sizes(hub, &plan.repo, &plan.commit, sink)?);
     let fitting =
         all.iter().filter(|v| v.missing.is_empty() && v.size().is_some_and(|size| (wish.fits)(size)));
     let best = fitting.max_by_key(|variant| variant.size());
@@ -172,14 +172,24 @@ fn suggest_smaller(hub: &Hub, plan: &Plan, wish: &Wish<'_>, sink: hub::Sink<'_>)
     if sink(&hub::Event::Note(&note)).is_break() { Err(hub::interrupted()) } else { Ok(()) }
 }
 
+/// The files with their sizes, which are worth a question but not an error.
+fn sizes(hub: &Hub, repo: &RepoId, commit: &str, sink: hub::Sink<'_>) -> Result<Vec<RemoteFile>> {
+    match hub.tree(repo, commit, sink) {
+        Err(error) if error.kind == Kind::Interrupted => Err(error),
+        files => Ok(files.unwrap_or_default()),
+    }
+}
+
 /// Nothing was picked: why, and everything that could be.
 fn explain(hub: &Hub, info: &Info, wish: &Wish<'_>, unpicked: &Unpicked<'_>, sink: hub::Sink<'_>) -> Error {
     let repo = &info.repo;
     if matches!(unpicked, Unpicked::NoGguf) {
         return no_gguf(hub, repo, sink);
     }
-    // Sizes are worth a question, but not another error.
-    let sizes = hub.tree(repo, &info.commit, sink).unwrap_or_default();
+    let sizes = match sizes(hub, repo, &info.commit, sink) {
+        Ok(sizes) => sizes,
+        Err(interrupted) => return interrupted,
+    };
     let all = quant::variants(if sizes.is_empty() { &info.files } else { &sizes });
     let list = |variants: &mut dyn Iterator<Item = &Variant>| {
         variants.map(|variant| entry(variant, wish.fits)).collect::<Vec<_>>().join(", ")
@@ -235,7 +245,10 @@ fn entry(variant: &Variant, fits: &dyn Fn(u64) -> bool) -> String {
 
 /// A repository of weights in another format: others may have made GGUF files of it.
 fn no_gguf(hub: &Hub, repo: &RepoId, sink: hub::Sink<'_>) -> Error {
-    let found = hub.search(repo.name(), sink).unwrap_or_default();
+    let found = match hub.search(repo.name(), sink) {
+        Err(error) if error.kind == Kind::Interrupted => return error,
+        found => found.unwrap_or_default(),
+    };
     let names: Vec<String> =
         found.iter().filter(|other| *other != repo).map(|other| format!("`infer pull {other}`")).collect();
     let hint = if names.is_empty() {
@@ -279,23 +292,28 @@ fn check_space(store: &Store, plan: &Plan) -> Result<()> {
 fn fetch_file(hub: &Hub, store: &Store, planned: &Planned, steps: Steps<'_>) -> Result<PathBuf> {
     let Planned { file, meta, .. } = planned;
     let started = Instant::now();
-    let link = || store.link(&file.repo, &file.commit, Some(&ref_of(file)), &file.path, &meta.sha256);
+    let slot = store.slot(&file.repo, &meta.sha256)?;
+    let here = |steps: Steps<'_>| {
+        let at = store.link(&file.repo, &file.commit, Some(&ref_of(file)), &file.path, &meta.sha256)?;
+        Store::drop_partial(&slot);
+        done(planned, at, 0, started, steps)
+    };
     if is_here(store, file, meta) {
-        return done(planned, link()?, 0, started, steps);
+        return here(steps);
     }
     let mut waiting = |waited| steps(&Step::Locked { path: file.path.as_str(), waited });
-    let Some(_lock) = store.lock(&file.repo, &meta.sha256, &mut waiting)? else {
+    let Some(lock) = store.lock(&file.repo, &meta.sha256, &mut waiting)? else {
         return Err(hub::interrupted());
     };
     // Whoever held the lock may have fetched it.
     if is_here(store, file, meta) {
-        return done(planned, link()?, 0, started, steps);
+        drop(lock);
+        return here(steps);
     }
     drop_old_partials(store, planned, steps)?;
-    let slot = store.slot(&file.repo, &meta.sha256)?;
     let fetched = fetch_part(hub, store, planned, &slot, steps)?;
     if let Err(error) = Header::open(&slot.part) {
-        store.discard(&slot)?;
+        Store::discard(&slot)?;
         let message = error.message.replace(&*slot.part.to_string_lossy(), file.path.as_str());
         return Err(Error::failed(format!("{file} is not a model: {message}"))
             .hint("choose another file or repository"));
@@ -339,7 +357,7 @@ fn fetch_part(hub: &Hub, store: &Store, planned: &Planned, slot: &Slot, steps: S
     match hub.fetch(file, meta, part, folder, &mut sink)? {
         None => Ok(fetched),
         Some(got) => {
-            store.discard(slot)?;
+            Store::discard(slot)?;
             Err(corrupt(planned, &got))
         }
     }
@@ -371,7 +389,7 @@ fn drop_old_partials(store: &Store, planned: &Planned, steps: Steps<'_>) -> Resu
             &format!("{file} has changed on the hub: {} of its older version are dropped", Bytes(done)),
             steps,
         )?;
-        store.discard(&store.slot(&file.repo, &old.sha256)?)?;
+        Store::discard(&store.slot(&file.repo, &old.sha256)?)?;
     }
     Ok(())
 }
@@ -398,7 +416,7 @@ fn done(planned: &Planned, at: PathBuf, fetched: u64, started: Instant, steps: S
     if steps(&step).is_break() { Err(hub::interrupted()) } else { Ok(at) }
 }
 
-/// The ref that remembers the commit, as Python's huggingface_hub writes it.
+/// The ref that remembers the commit, as Python's `huggingface_hub` writes it.
 fn ref_of(file: &HubFile) -> Revision {
     file.revision.clone().unwrap_or_else(Revision::main)
 }

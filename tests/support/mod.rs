@@ -33,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the real models are; `make test-real` sets it.
 const MODELS: &str = "INFER_TEST_MODELS";
 
+/// The Python of the same; its packages are those of tests/real/fetch.sh.
+const PYTHON: &str = "INFER_TEST_PYTHON";
+
 /// The state folder below `home`, in which the advice to rebuild for this processor counts as given today: it is no
 /// matter of the tests how this binary was built.
 pub(crate) fn state_without_advice(home: &Path) -> PathBuf {
@@ -57,6 +60,13 @@ pub(crate) fn real_model(file: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file);
     assert!(path.is_file(), "{} is not there: type `make test-real`", path.display());
     path
+}
+
+/// A Python with `huggingface_hub`, for tests marked `#[ignore]`.
+pub(crate) fn real_python() -> PathBuf {
+    let python =
+        std::env::var_os(PYTHON).unwrap_or_else(|| panic!("{PYTHON} is not set: type `make test-real`"));
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(python)
 }
 
 /// One of the two output streams.
@@ -247,9 +257,7 @@ impl Infer {
 
     /// As `run`, with a failure as a value.
     fn check(self) -> Result<Ran, String> {
-        self.write_files();
-        let mut command = Command::new(&self.program);
-        command.args(&self.args).current_dir(self.home.path()).env_clear().envs(self.environment());
+        let mut command = self.command();
         command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = command
             .stdout(Stdio::piped())
@@ -313,6 +321,14 @@ impl Infer {
         complaints.extend(self.compare(Stream::Stdout, &self.stdout, &ran.stdout));
         complaints.extend(self.compare(Stream::Stderr, &self.stderr, &ran.stderr));
         if complaints.is_empty() { Ok(ran) } else { Err(self.report(&complaints, &ran)) }
+    }
+
+    /// The program with its arguments in its home, for a test that watches over it by itself.
+    pub(crate) fn command(&self) -> Command {
+        self.write_files();
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(self.home.path()).env_clear().envs(self.environment());
+        command
     }
 
     /// Starts the program in a pseudo-terminal of 80 columns and 24 rows.

@@ -1,6 +1,7 @@
 //! Progress on a terminal.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -9,21 +10,26 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 /// A bar appears when the work has taken this long.
 const DELAY: Duration = Duration::from_millis(250);
 
-/// Columns of a bar. There must be room for the `^C` that the terminal writes behind it: where that begins another
-/// line, the bar stays on the screen for good.
-const WIDTH: u16 = 40;
-
 /// Nothing is drawn where it is not wanted, nor in the first quarter of a second.
 pub(crate) struct Bar(Option<ProgressBar>);
 
 impl Bar {
     pub(super) fn new(label: &str, total: u64, wanted: bool) -> Self {
+        Self::with("{msg} {bar:20} {percent:>3}%", label, total, wanted)
+    }
+
+    /// Words alone, for what nobody knows the length of.
+    pub(super) fn words(text: &str, wanted: bool) -> Self {
+        Self::with("{msg}", text, 1, wanted)
+    }
+
+    fn with(template: &str, label: &str, total: u64, wanted: bool) -> Self {
         if !wanted {
             return Self(None);
         }
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         // The template is a constant; a plain bar is what is left if it were wrong.
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:20} {percent:>3}%") {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.set_message(label.to_owned());
@@ -32,7 +38,7 @@ impl Bar {
         let _ = thread::Builder::new().spawn(move || {
             thread::sleep(DELAY);
             if let Some(bar) = weak.upgrade() {
-                bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(Line), 20));
+                bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(Lines::default()), 20));
                 // Draws nothing when the bar has just been cleared.
                 bar.tick();
             }
@@ -59,41 +65,65 @@ impl Drop for Bar {
     }
 }
 
-/// The beginning of a line on stderr.
-#[derive(Debug)]
-struct Line;
+/// Columns of the terminal for the text of a line. There must be room for the `^C` that the terminal writes behind it: where
+/// that begins another line, the bar stays on the screen for good.
+pub(super) fn columns() -> usize {
+    const ECHO: u16 = 3;
+    console::Term::stderr().size().1.saturating_sub(ECHO).into()
+}
 
-impl TermLike for Line {
+/// Lines at the end of what stands on stderr.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// A line has ended, and another may follow.
+    has_ended: AtomicBool,
+}
+
+impl Lines {
+    fn move_by(&self, rows: usize, letter: char) -> io::Result<()> {
+        self.has_ended.store(false, Ordering::Relaxed);
+        if rows > 0 { write!(io::stderr(), "\x1b[{rows}{letter}") } else { Ok(()) }
+    }
+}
+
+impl TermLike for Lines {
     fn width(&self) -> u16 {
-        WIDTH
+        u16::try_from(columns()).unwrap_or(u16::MAX)
     }
 
-    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
-        if n > 0 { write!(io::stderr(), "\x1b[{n}A") } else { Ok(()) }
+    fn move_cursor_up(&self, rows: usize) -> io::Result<()> {
+        self.move_by(rows, 'A')
     }
 
-    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
-        if n > 0 { write!(io::stderr(), "\x1b[{n}B") } else { Ok(()) }
+    fn move_cursor_down(&self, rows: usize) -> io::Result<()> {
+        self.move_by(rows, 'B')
     }
 
-    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
-        if n > 0 { write!(io::stderr(), "\x1b[{n}C") } else { Ok(()) }
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.move_by(columns, 'C')
     }
 
-    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
-        if n > 0 { write!(io::stderr(), "\x1b[{n}D") } else { Ok(()) }
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.move_by(columns, 'D')
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
         writeln!(io::stderr(), "{text}")
     }
 
+    /// indicatif fills each line with spaces, so that the next one begins by itself. Here the cursor stays behind the text.
     fn write_str(&self, text: &str) -> io::Result<()> {
-        io::stderr().write_all(text.as_bytes())
+        if text.chars().all(|c| c == ' ') {
+            self.has_ended.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let newline = if self.has_ended.swap(false, Ordering::Relaxed) { "\n" } else { "" };
+        write!(io::stderr(), "{newline}{text}")
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.write_str("\r\x1b[2K")
+        self.has_ended.store(false, Ordering::Relaxed);
+        write!(io::stderr(), "\r\x1b[2K")
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -1,92 +1,148 @@
 //! Bars of downloads on a terminal: one for the file at hand, and one for all when there are several.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-const FILE: &str = "{prefix:.cyan} {bar:20} {percent:>3}%  {decimal_bytes}/{decimal_total_bytes}  {msg}";
-const ALL: &str = "all files {bar:20} {percent:>3}%  {decimal_bytes}/{decimal_total_bytes}";
+use super::bar::{Bar, Lines, columns};
+use super::line::{Line, Rest, Widths};
+
+/// Words are news for so long; then the rate is shown again.
+const NEWS: Duration = Duration::from_millis(1500);
 
 /// Nothing is drawn where it is not wanted.
 pub(crate) struct Downloads {
     bars: Option<MultiProgress>,
-    file: Option<ProgressBar>,
-    all: Option<ProgressBar>,
+    is_coloured: bool,
+    file: Option<File>,
+    /// The line for all files, and their number.
+    all: Option<(ProgressBar, usize)>,
+    total: u64,
+    /// Bytes of the files before this one, and how many those are.
+    before: u64,
+    ended: usize,
     /// A line of words while there is no file.
     words: Option<ProgressBar>,
-    /// Bytes of the files before this one.
-    before: u64,
+    /// Says that somebody is being asked.
+    asking: Option<Bar>,
+}
+
+/// The file at hand.
+struct File {
+    line: ProgressBar,
+    name: String,
+    size: u64,
+    have: u64,
+    began: Instant,
     rate: Rate,
+    per_second: Option<f64>,
+    /// Words in place of the rate, and since when.
+    said: Option<(String, Instant)>,
 }
 
 impl Downloads {
-    /// Bars for `files` files of `total` bytes together.
-    pub(super) fn new(files: usize, total: u64, wanted: bool) -> Self {
-        let bars = wanted.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        let all = bars.as_ref().filter(|_| files > 1).map(|bars| bars.add(bar(total, ALL)));
-        Self { bars, file: None, all, words: None, before: 0, rate: Rate::default() }
+    /// Bars for `files` files of `total` bytes together. Without files the hub is being asked for them.
+    pub(super) fn new(files: usize, total: u64, wanted: bool, is_coloured: bool) -> Self {
+        let target = || ProgressDrawTarget::term_like_with_hz(Box::new(Lines::default()), 10);
+        let bars = wanted.then(|| MultiProgress::with_draw_target(target()));
+        let all = bars.as_ref().filter(|_| files > 1).map(|bars| (bars.add(empty()), files));
+        let asking = (files == 0).then(|| Bar::words("asking the hub", wanted));
+        Self { bars, is_coloured, file: None, all, total, before: 0, ended: 0, words: None, asking }
     }
 
     /// The next file, of which `have` bytes are here already.
     pub(crate) fn begin(&mut self, name: &str, size: u64, have: u64) {
+        self.stop_words();
         let Some(bars) = &self.bars else { return };
-        if let Some(words) = self.words.take() {
-            words.finish_and_clear();
-        }
-        let file = bars.insert(0, bar(size, FILE));
-        file.set_prefix(name.to_owned());
-        self.rate = Rate::default();
-        self.file = Some(file);
+        self.file = Some(File {
+            line: bars.insert(0, empty()),
+            name: name.to_owned(),
+            size,
+            have,
+            began: Instant::now(),
+            rate: Rate::default(),
+            per_second: None,
+            said: None,
+        });
         self.set(have, 0);
     }
 
     /// `have` bytes of the file are here, of which `came` came in this run.
     pub(crate) fn set(&mut self, have: u64, came: u64) {
-        let Some(file) = &self.file else { return };
-        file.set_position(have);
-        if let Some(per_second) = self.rate.update(came, file.elapsed()) {
-            let left = file.length().unwrap_or(0).saturating_sub(have);
-            file.set_message(Rate::text(per_second, left));
-        }
-        file.tick();
-        if let Some(all) = &self.all {
-            all.set_position(self.before + have);
-            all.tick();
-        }
+        let Some(file) = &mut self.file else { return };
+        file.have = have;
+        file.per_second = file.rate.update(came, file.began.elapsed());
+        file.said = file.said.take().filter(|(_, since)| since.elapsed() < NEWS);
+        self.draw();
     }
 
     /// Words in place of the rate, such as the seconds of a wait.
     pub(crate) fn say(&mut self, text: &str) {
-        let Some(bars) = &self.bars else { return };
-        let line = match &self.file {
-            Some(file) => file,
-            None => self.words.get_or_insert_with(|| bars.add(bar(1, "{msg}"))),
-        };
-        line.set_message(text.to_owned());
-        line.tick();
+        if let Some(file) = &mut self.file {
+            file.said = Some((text.to_owned(), Instant::now()));
+            self.draw();
+        } else if let Some(bars) = &self.bars {
+            self.asking = None;
+            let words = self.words.get_or_insert_with(|| bars.add(empty()));
+            words.set_message(super::line::middle(text, columns()));
+        }
     }
 
     /// The file is here.
     pub(crate) fn end(&mut self, size: u64) {
+        self.stop_words();
         self.before += size;
+        self.ended += 1;
         if let (Some(file), Some(bars)) = (self.file.take(), &self.bars) {
-            file.finish_and_clear();
-            bars.remove(&file);
-        }
-        if let Some(all) = &self.all {
-            all.set_position(self.before);
+            file.line.finish_and_clear();
+            bars.remove(&file.line);
         }
     }
 
     /// Do something to the terminal while no bar is on it.
-    pub(crate) fn aside(&self, work: impl FnOnce()) {
+    pub(crate) fn aside(&mut self, work: impl FnOnce()) {
+        self.asking = None;
         match &self.bars {
             Some(bars) => bars.suspend(work),
             None => work(),
         }
     }
 
+    fn draw(&self) {
+        let Some(file) = &self.file else { return };
+        let rest = match &file.said {
+            Some((words, _)) => Rest::Words(words),
+            None => Rest::Rate(file.per_second),
+        };
+        let one = Line { label: &file.name, have: file.have, size: file.size, rest };
+        let number = self.all.as_ref().map(|(_, files)| format!("file {} of {files}", self.ended + 1));
+        let rest = Rest::Rate(file.per_second);
+        let all = number.as_ref().map(|label| Line {
+            label,
+            have: self.before + file.have,
+            size: self.total,
+            rest,
+        });
+        let room = columns();
+        let widths = Widths::default().and(&one);
+        let widths = all.as_ref().map_or(widths, |all| widths.and(all));
+        file.line.set_message(one.text(room, widths, self.is_coloured));
+        if let (Some((line, _)), Some(all)) = (&self.all, all) {
+            line.set_message(all.text(room, widths, self.is_coloured));
+        }
+    }
+
+    fn stop_words(&mut self) {
+        self.asking = None;
+        if let (Some(words), Some(bars)) = (self.words.take(), &self.bars) {
+            words.finish_and_clear();
+            bars.remove(&words);
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
+        self.asking = None;
         if let Some(bars) = self.bars.take() {
             // What cannot be cleared stays.
             let _ = bars.clear();
@@ -101,10 +157,11 @@ impl Drop for Downloads {
     }
 }
 
-fn bar(total: u64, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(total);
+/// A line without a text yet.
+fn empty() -> ProgressBar {
+    let bar = ProgressBar::new(1);
     // The template is a constant; a plain bar is what is left if it were wrong.
-    match ProgressStyle::with_template(template) {
+    match ProgressStyle::with_template("{msg}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
@@ -114,11 +171,13 @@ fn bar(total: u64, template: &str) -> ProgressBar {
 #[derive(Default)]
 struct Rate {
     /// Up to some thirty measurements: when, and how many bytes had come.
-    past: std::collections::VecDeque<(Duration, u64)>,
+    past: VecDeque<(Duration, u64)>,
 }
 
 impl Rate {
     const SPAN: Duration = Duration::from_secs(5);
+    /// Nothing in so many seconds is not a slow beginning any more.
+    const STALLED: f64 = 3.0;
 
     /// Bytes per second, once there is something to tell it from.
     fn update(&mut self, came: u64, now: Duration) -> Option<f64> {
@@ -134,22 +193,7 @@ impl Rate {
         let span = now.saturating_sub(then).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
         let per_second = came.saturating_sub(had) as f64 / span;
-        (span > 0.3).then_some(per_second)
-    }
-
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "shown with three digits"
-    )]
-    fn text(per_second: f64, left: u64) -> String {
-        use crate::human::{Bytes, Seconds};
-        let rate = Bytes(per_second as u64);
-        if per_second < 1.0 {
-            return "no bytes are coming".to_owned();
-        }
-        format!("{rate}/s  {} left", Seconds((left as f64 / per_second).round()))
+        (span > if came > had { 0.3 } else { Self::STALLED }).then_some(per_second)
     }
 }
 
@@ -168,7 +212,8 @@ mod tests {
         }
         let last = rate.update(19_700, at(101)).unwrap();
         assert!((last - 2000.0).abs() < 50.0, "{last}");
-        assert_eq!(Rate::text(2_000_000.0, 10_000_000), "2.0 MB/s  5.00 s left");
-        assert_eq!(Rate::text(0.0, 1), "no bytes are coming");
+        let mut rate = Rate::default();
+        let silent = [0, 10, 29, 31].map(|tenths| rate.update(0, at(tenths)));
+        assert_eq!(silent, [None, None, None, Some(0.0)]);
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::part::Part;
 use super::ranges::BLOCK;
 use super::transfer::{Ended, Transfer, disk_error};
-use super::{Event, Hub, HubFile, Meta, Notice, Sink};
+use super::{Event, Hub, HubFile, Meta, Notice, Options, Sink};
 use crate::error::{Error, Kind, Result};
 use crate::model::store::Store;
 
@@ -39,13 +39,12 @@ impl Hub {
         let connections =
             self.options.connections.min(usize::try_from(meta.size.div_ceil(BLOCK)).unwrap_or(1)).max(1);
         let transfer = Arc::new(Transfer::new(
-            self.bytes.clone(),
+            self.client.clone(),
             self.access.clone(),
             file.clone(),
             meta.clone(),
             part,
-            connections,
-            self.options.retries,
+            Options { connections, ..self.options },
             sender,
         ));
         let mut watch =

@@ -212,3 +212,111 @@ mod positioned {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread;
+
+    use super::*;
+    use crate::model::name::{RepoId, RepoPath};
+    use crate::model::store::{Journal, JournalHead};
+
+    /// Two blocks and five bytes.
+    fn bytes() -> Vec<u8> {
+        (0..2 * BLOCK + 5).map(|n| u8::try_from(n % 251).unwrap()).collect()
+    }
+
+    fn block(bytes: &[u8], block: u64) -> &[u8] {
+        let range = block_bytes(block, bytes.len() as u64);
+        &bytes[index(range.start)..index(range.end)]
+    }
+
+    fn sha256(bytes: &[u8]) -> String {
+        hex(&Sha256::digest(bytes))
+    }
+
+    /// A part file of which the disk holds `written` and an earlier run noted the hashes of `known`.
+    fn part(folder: &std::path::Path, written: &[u8], known: &[u64]) -> Part {
+        let path = folder.join("part");
+        std::fs::write(&path, written).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let head = JournalHead {
+            repo: RepoId::parse("org/name").unwrap(),
+            commit: "a".repeat(40),
+            path: RepoPath::parse("m.gguf").unwrap(),
+            etag: "b".repeat(64),
+            size: bytes().len() as u64,
+            block: BLOCK,
+        };
+        let journal = Journal::open(&folder.join("journal"), &head).unwrap().writer;
+        let all = bytes();
+        let hash = |n| known.contains(&n).then(|| XxHash3_64::oneshot(block(&all, n)));
+        Part::new(file, all.len() as u64, journal, hash).unwrap()
+    }
+
+    fn come(part: &Part, bytes: &[u8], n: u64) {
+        part.write(block(bytes, n), n * BLOCK).unwrap();
+        part.mark(n, XxHash3_64::oneshot(block(bytes, n))).unwrap();
+    }
+
+    #[test]
+    fn blocks_are_followed_in_whatever_order_they_come() {
+        let (folder, all) = (tempfile::tempdir().unwrap(), bytes());
+        let part = part(folder.path(), &[], &[]);
+        assert_eq!((part.size(), part.bytes(), part.has(0)), (2 * BLOCK + 5, 0, false));
+        let sha = thread::scope(|scope| {
+            let sha = scope.spawn(|| part.follow(&|block| panic!("block {block} is hurt")));
+            for n in [2, 0, 1] {
+                come(&part, &all, n);
+            }
+            sha.join().unwrap().unwrap()
+        });
+        assert_eq!(sha, Some(sha256(&all)));
+        assert_eq!((part.bytes(), part.has(2), part.has(3)), (2 * BLOCK + 5, true, false));
+        assert_eq!(Journal::read(&folder.path().join("journal")).unwrap().done, 2 * BLOCK + 5);
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_read_and_not_trusted() {
+        let (folder, all) = (tempfile::tempdir().unwrap(), bytes());
+        let mut hurt = all.clone();
+        hurt[index(BLOCK)] ^= 1;
+        let part = part(folder.path(), &hurt, &[0, 1, 2]);
+        assert_eq!(part.bytes(), 2 * BLOCK + 5);
+        let told = Mutex::new(Vec::new());
+        let sha = part.follow(&|n| {
+            told.lock().unwrap().push((n, part.has(n), part.bytes()));
+            come(&part, &all, n);
+        });
+        assert_eq!(sha.unwrap(), Some(sha256(&all)));
+        assert_eq!(told.into_inner().unwrap(), [(1, false, BLOCK + 5)]);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_has_its_size_again_and_lacks_its_end() {
+        let (folder, all) = (tempfile::tempdir().unwrap(), bytes());
+        let part = part(folder.path(), &all[..index(BLOCK) + 7], &[0, 1, 2]);
+        let told = Mutex::new(Vec::new());
+        let sha = part.follow(&|n| {
+            told.lock().unwrap().push(n);
+            come(&part, &all, n);
+        });
+        assert_eq!((sha.unwrap(), told.into_inner().unwrap()), (Some(sha256(&all)), vec![1, 2]));
+    }
+
+    #[test]
+    fn who_follows_and_who_flushes_can_be_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = part(folder.path(), &bytes(), &[0]);
+        thread::scope(|scope| {
+            let follower = scope.spawn(|| part.follow(&|block| panic!("block {block} is hurt")));
+            let flusher = scope.spawn(|| part.flush_along());
+            part.stop();
+            assert_eq!(follower.join().unwrap().unwrap(), None);
+            flusher.join().unwrap();
+        });
+        part.forget_all();
+        assert_eq!((part.bytes(), part.has(0)), (0, false));
+    }
+}

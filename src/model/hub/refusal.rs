@@ -1,5 +1,5 @@
 //! What the hub's refusals mean, in one line and a next step. The reference is `hf_raise_for_status` of Python's
-//! huggingface_hub.
+//! `huggingface_hub`.
 
 use std::time::Duration;
 
@@ -60,13 +60,14 @@ impl Answer {
 }
 
 /// How long the server wants to be left alone: `Retry-After: 7`, or the `t` of `RateLimit: "resolvers";r=0;t=55` (IETF
-/// draft "RateLimit header fields for HTTP"), and a second more, as the window ends within one.
+/// draft "`RateLimit` header fields for HTTP"), and a second more, as the window ends within one.
 pub(super) fn wait(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
-    let retry_after = text("retry-after").and_then(|value| value.trim().parse().ok());
+    // At once is what a client must not do that was told to go away.
+    let retry_after = text("retry-after").and_then(|value| value.trim().parse().ok()).filter(|s| *s > 0);
     let rate_limit = || {
         let part = text("ratelimit")?.split(';').find_map(|part| part.trim().strip_prefix("t="))?;
-        part.trim().parse::<u64>().ok().map(|seconds| seconds + 1)
+        part.trim().parse::<u64>().ok().map(|seconds| seconds.saturating_add(1))
     };
     retry_after.or_else(rate_limit).map(Duration::from_secs)
 }
@@ -97,10 +98,13 @@ pub(super) fn error(answer: &Answer, asked: Asked<'_>, access: &Access) -> Error
         .hint(format!("{page}/tree/main lists its branches; without `@REVISION` it is `main`")),
         (404, "EntryNotFound") => not_in_repo(repo, path, &page),
         (401 | 404, _) => missing(repo, access),
-        (403, _) => network(format!("the hub refuses access to {repo}: {}", quoted(said)))
-            .hint(format!("see {page}; {}", token_hint(access))),
+        (403, _) => network(match said {
+            "" => format!("the hub refuses access to {repo}"),
+            said => format!("the hub refuses access to {repo}: {}", quoted(said)),
+        })
+        .hint(format!("see {page}; {}", token_hint(access))),
         (429, _) => rate_limited(answer, access),
-        (status, _) => network(format!("{} answers {}", host(&access.endpoint), describe(status)))
+        (status, _) => network(says(&access.endpoint, status))
             .hint("the same command goes on where it stopped; try again later"),
     }
 }
@@ -161,6 +165,11 @@ fn token_hint(access: &Access) -> String {
     }
 }
 
+/// A status in the words of a person.
+pub(super) fn says(url: &Url, status: u16) -> String {
+    format!("{} answers {}", host(url), describe(status))
+}
+
 pub(super) fn describe(status: u16) -> String {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
@@ -189,4 +198,142 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
         inner = source;
     }
     Escaped(&inner.to_string()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::super::Token;
+    use super::*;
+
+    const ASKED: Asked<'_> = Asked { repo: "org/name", revision: Some("v1"), path: Some("a\u{1b}.gguf") };
+
+    fn access(token: bool) -> Access {
+        let token = token.then(|| Token { value: "hf_secret".to_owned(), source: "HF_TOKEN".to_owned() });
+        Access::new("https://hub.example", token).unwrap()
+    }
+
+    fn answer(status: u16, code: &str, message: &str) -> Answer {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Answer { status, code: some(code), message: some(message), wait: None }
+    }
+
+    /// Status, code, message, whether there is a token, and what becomes of it.
+    type Case = (u16, &'static str, &'static str, bool, &'static str);
+
+    #[track_caller]
+    fn table(kind: Kind, cases: &[Case]) {
+        for (status, code, message, token, expected) in cases {
+            let error = error(&answer(*status, code, message), ASKED, &access(*token));
+            assert_eq!((error.kind, error.message.as_str()), (kind, *expected), "{status} {code} {message}");
+            let hint = error.hint.unwrap();
+            let is_harmless = !hint.contains("hf_secret") && !hint.contains(char::is_control);
+            assert!(is_harmless && !hint.is_empty(), "{hint}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_may_not_be_seen_look_alike() {
+        let alone = "org/name does not exist, or is private and no token is set";
+        let known = "org/name does not exist, or the token from HF_TOKEN may not see it";
+        table(
+            Kind::NotFound,
+            &[
+                (404, "RepoNotFound", "", false, alone),
+                (401, "RepoNotFound", "", false, alone),
+                (401, "", "Invalid username or password.", false, alone),
+                (404, "RepoNotFound", "", true, known),
+                (404, "", "", true, known),
+                (404, "RevisionNotFound", "", false, "org/name has no revision `v1`"),
+                (404, "EntryNotFound", "", false, "org/name has no file `a\\u{1b}.gguf`"),
+            ],
+        );
+    }
+
+    #[test]
+    fn every_refusal_has_its_own_cause() {
+        let locked = "org/name is gated: its licence has to be accepted first";
+        let barred = "org/name is gated, and the account of the token from HF_TOKEN has no access";
+        let unknown = "the hub does not know the token from HF_TOKEN";
+        let limit = "the hub limits the requests of this account; again later";
+        let limit_here = "the hub limits the requests of this address (without a token); again later";
+        table(
+            Kind::Network,
+            &[
+                (401, "", "Invalid credentials in Authorization header", true, unknown),
+                (401, "GatedRepo", "", false, locked),
+                (401, "GatedRepo", "", true, locked),
+                (403, "GatedRepo", "", true, barred),
+                (403, "GatedRepo", "", false, locked),
+                (
+                    403,
+                    "",
+                    "Access to this resource is disabled.",
+                    false,
+                    "org/name has been disabled by the hub",
+                ),
+                (403, "", "no\u{1b}[J\n", true, "the hub refuses access to org/name: no\\u{1b}[J\\n"),
+                (403, "", "", true, "the hub refuses access to org/name"),
+                (429, "", "", false, limit_here),
+                (429, "", "", true, limit),
+                (503, "", "", false, "hub.example answers 503 Service Unavailable"),
+                (408, "", "", false, "hub.example answers 408 Request Timeout"),
+                (599, "", "", false, "hub.example answers 599"),
+            ],
+        );
+        let answer = Answer { wait: Some(Duration::from_secs(61)), ..answer(429, "", "") };
+        let message = error(&answer, ASKED, &access(true)).message;
+        assert_eq!(message, limit.replace("later", "in 1 min 01 s"));
+    }
+
+    #[test]
+    fn what_may_pass_is_asked_again() {
+        for (status, expected) in [
+            (408, true),
+            (425, true),
+            (429, true),
+            (500, true),
+            (503, true),
+            (599, true),
+            (400, false),
+            (403, false),
+        ] {
+            assert_eq!(answer(status, "", "").is_passing(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn how_long_a_server_wants_to_be_left_alone() {
+        type Pair = (&'static str, &'static str);
+        let limit = "ratelimit";
+        let cases: [(&[Pair], Option<u64>); 13] = [
+            (&[], None),
+            (&[("retry-after", "7")], Some(7)),
+            (&[("retry-after", " 7 ")], Some(7)),
+            (&[("retry-after", "0")], None),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], None),
+            (&[("retry-after", "99999999999999999999")], None),
+            (&[(limit, "\"resolvers\";r=0;t=55")], Some(56)),
+            (&[(limit, "\"api\"; r=0; t=0")], Some(1)),
+            (&[(limit, "\"api\";r=0")], None),
+            (&[(limit, "t=18446744073709551615")], Some(u64::MAX)),
+            (&[("retry-after", "7"), (limit, "\"api\";r=0;t=55")], Some(7)),
+            (&[("retry-after", "soon"), (limit, "\"api\";r=0;t=55")], Some(56)),
+        ];
+        for (headers, expected) in cases {
+            let pair =
+                |(name, value): &Pair| (HeaderName::from_static(name), HeaderValue::from_static(value));
+            let map: HeaderMap = headers.iter().map(pair).collect();
+            assert_eq!(wait(&map), expected.map(Duration::from_secs), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_cause_is_said_without_addresses() {
+        let inner = std::io::Error::other("broken\u{1b}pipe");
+        let outer = std::io::Error::other(inner);
+        assert_eq!(root_cause(&outer), "broken\\u{1b}pipe");
+    }
 }

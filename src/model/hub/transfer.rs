@@ -2,6 +2,7 @@
 //! and when that breaks, wait and ask for the rest.
 
 use std::hash::Hasher;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use super::client::{self, Head, HeadError, Meta, header, host};
 use super::part::Part;
 use super::ranges::{BLOCK, Ranges, RunId, block_bytes, block_count};
 use super::refusal::{self, Answer};
-use super::{Access, HubFile, Notice, backoff};
+use super::{Access, HubFile, Notice, Options, backoff};
 use crate::error::{Error, Kind, Result};
-use crate::human::Bytes;
+use crate::human::{Bytes, Escaped};
 
 /// A connection is looked at this often while it is silent.
 const LOOK: Duration = Duration::from_millis(500);
@@ -26,6 +27,12 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A connection slower than this share of the others' mean is opened anew, a few times.
 const SLOW: f64 = 0.25;
 const REOPENINGS: u32 = 3;
+
+/// An answer that breaks before it has brought so many bytes has brought nothing.
+const PROGRESS: u64 = 64 << 10;
+
+/// A wrong answer is asked for again at most so often: it is no accident then.
+const WRONG_ANSWERS: u32 = 3;
 
 /// The longest wait that a server may ask for.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -37,8 +44,8 @@ pub(super) struct Transfer {
     pub(super) file: HubFile,
     pub(super) meta: Meta,
     pub(super) part: Part,
-    pub(super) retries: u32,
-    pub(super) notices: mpsc::UnboundedSender<Notice>,
+    options: Options,
+    notices: mpsc::UnboundedSender<Notice>,
     ranges: Mutex<Ranges>,
     /// The signed address, and how often it was renewed.
     location: tokio::sync::Mutex<(u32, Url)>,
@@ -49,7 +56,6 @@ pub(super) struct Transfer {
     /// Bytes that came in this run.
     came: AtomicU64,
     started: Instant,
-    connections: usize,
     alive: AtomicUsize,
     idle: AtomicUsize,
     wake: Notify,
@@ -77,6 +83,13 @@ impl Run {
     }
 }
 
+/// Attempts in a row of one connection that brought nothing.
+struct Streak {
+    failures: u32,
+    /// What all connections together had brought when it began.
+    came: u64,
+}
+
 /// How a connection ended.
 pub(super) enum Ended {
     /// The server has fewer for us; the others go on.
@@ -87,11 +100,14 @@ pub(super) enum Ended {
 
 /// Why an answer ended before its end.
 enum Trouble {
-    /// The connection broke or was silent; the words say how.
+    /// The connection broke or was silent; in words.
     Broken(String),
-    /// The signed address is not accepted (any more).
-    Denied(u32, u16),
-    Status(Answer),
+    /// The answer is not one to what was asked; in words.
+    Wrong(String),
+    /// The signed address, renewed so often, is not accepted (any more); in words.
+    Denied(u32, String),
+    /// A server refuses for now; in words.
+    Status(String, Answer),
     NoRanges,
     /// Far slower than the others: a new connection may be better.
     Slow,
@@ -99,12 +115,31 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn broke(error: &reqwest::Error) -> Self {
-        Self::Broken(format!("broke: {}", refusal::root_cause(error)))
+    fn broke(error: &reqwest::Error, url: &Url, idle: Duration) -> Self {
+        if !error.is_connect() && error.is_timeout() {
+            return Self::silent(url, idle);
+        }
+        let how = if error.is_connect() { "cannot be opened" } else { "broke" };
+        Self::Broken(format!("the connection to {} {how}: {}", host(url), refusal::root_cause(error)))
     }
 
-    fn silent() -> Self {
-        Self::Broken(format!("was silent for {} s", client::IDLE.as_secs()))
+    fn silent(url: &Url, idle: Duration) -> Self {
+        Self::Broken(format!("the connection to {} was silent for {} s", host(url), idle.as_secs()))
+    }
+
+    fn early(url: &Url) -> Self {
+        Self::Broken(format!("the connection to {} ended early", host(url)))
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Broken(words) | Self::Wrong(words) | Self::Denied(_, words) | Self::Status(words, _) => {
+                words
+            }
+            Self::Fatal(error) => &error.message,
+            Self::NoRanges => "the server sends whole files only",
+            Self::Slow => "the connection is slow",
+        }
     }
 }
 
@@ -115,18 +150,16 @@ impl From<Error> for Trouble {
 }
 
 impl Transfer {
-    #[expect(clippy::too_many_arguments, reason = "built in one place")]
     pub(super) fn new(
         client: Client,
         access: Access,
         file: HubFile,
         meta: Meta,
         part: Part,
-        connections: usize,
-        retries: u32,
+        options: Options,
         notices: mpsc::UnboundedSender<Notice>,
     ) -> Self {
-        let size = part.size();
+        let (size, connections) = (part.size(), options.connections);
         Self {
             ranges: Mutex::new(Ranges::new(size, connections, |block| part.has(block))),
             have: AtomicU64::new(part.bytes()),
@@ -142,9 +175,8 @@ impl Transfer {
             file,
             meta,
             part,
-            retries,
+            options,
             notices,
-            connections,
         }
     }
 
@@ -175,8 +207,8 @@ impl Transfer {
     pub(super) async fn begin_again(&self) -> Result<()> {
         self.part.forget_all();
         self.have.store(0, Ordering::Relaxed);
-        *self.ranges() = Ranges::new(self.part.size(), self.connections, |_| false);
-        self.alive.store(self.connections, Ordering::Relaxed);
+        *self.ranges() = Ranges::new(self.part.size(), self.options.connections, |_| false);
+        self.alive.store(self.options.connections, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         let generation = self.location.lock().await.0;
         self.renew(generation).await.map_err(|trouble| self.give_up(trouble))
@@ -188,6 +220,7 @@ impl Transfer {
 
     /// One connection: work until it is stopped from outside.
     pub(super) async fn work(&self) -> Result<Ended> {
+        let mut streak = Streak { failures: 0, came: self.came() };
         loop {
             let woken = self.wake.notified();
             let taken = self.ranges().take();
@@ -197,71 +230,88 @@ impl Transfer {
                 self.idle.fetch_sub(1, Ordering::Relaxed);
                 continue;
             };
-            if let Some(ended) = self.finish(Run::new(id, block)).await? {
+            if let Some(ended) = self.finish(Run::new(id, block), &mut streak).await? {
                 return Ok(ended);
             }
         }
     }
 
-    /// Bring a run to its end, however often its connection breaks.
-    async fn finish(&self, mut run: Run) -> Result<Option<Ended>> {
-        let mut failures = 0;
+    /// Bring a run to its end, or as far as this connection can.
+    async fn finish(&self, mut run: Run, streak: &mut Streak) -> Result<Option<Ended>> {
         loop {
-            let (before, of_all) = (run.position(), self.came());
-            let Err(trouble) = self.fetch(&mut run).await else { return Ok(None) };
-            if run.position() > before {
-                failures = 0;
+            let before = run.position();
+            let ended = self.fetch(&mut run).await;
+            let has_progress = ended.is_ok() || run.position() >= before + PROGRESS;
+            if has_progress {
+                *streak = Streak { failures: 0, came: self.came() };
             }
-            match trouble {
-                Trouble::Fatal(error) => return Err(error),
-                Trouble::NoRanges => return Ok(Some(Ended::NoRanges)),
-                Trouble::Slow => {
+            let trouble = match ended {
+                Ok(()) => return Ok(None),
+                Err(Trouble::Fatal(error)) => return Err(error),
+                Err(Trouble::NoRanges) => return Ok(Some(Ended::NoRanges)),
+                Err(Trouble::Slow) => {
                     run.reopened += 1;
                     continue;
                 }
-                trouble => {
-                    failures += 1;
-                    if failures > self.retries {
-                        // Others may get what this one does not: servers limit connections.
-                        let others = self.came() > of_all && self.alive.load(Ordering::Relaxed) > 1;
-                        return if others { Ok(Some(self.retire(&run))) } else { Err(self.give_up(trouble)) };
-                    }
-                    self.recover(trouble, failures).await?;
+                Err(trouble) => trouble,
+            };
+            streak.failures += u32::from(!has_progress);
+            if streak.failures > self.patience(&trouble) {
+                // Others may get what this one does not: servers limit connections.
+                if self.came() > streak.came && self.alive.load(Ordering::Relaxed) > 1 {
+                    self.alive.fetch_sub(1, Ordering::Relaxed);
+                    self.let_go(&run);
+                    return Ok(Some(Ended::Retired));
                 }
+                return Err(self.give_up(trouble));
+            }
+            // Nobody should have to wait for a connection that waits.
+            let let_go = !has_progress && (run.offset == 0 || self.idle.load(Ordering::Relaxed) > 0);
+            if let_go {
+                self.let_go(&run);
+            }
+            self.recover(trouble, streak.failures).await?;
+            if let_go {
+                return Ok(None);
             }
         }
     }
 
-    fn retire(&self, run: &Run) -> Ended {
-        self.alive.fetch_sub(1, Ordering::Relaxed);
+    /// How many attempts in a row may end like this.
+    fn patience(&self, trouble: &Trouble) -> u32 {
+        match trouble {
+            Trouble::Wrong(_) => self.options.retries.min(WRONG_ANSWERS),
+            // That an address has expired says nothing of the next one.
+            Trouble::Denied(..) => self.options.retries.clamp(1, WRONG_ANSWERS),
+            _ => self.options.retries,
+        }
+    }
+
+    /// Leave a run to the others. What came of an unfinished block is lost.
+    fn let_go(&self, run: &Run) {
         self.have.fetch_sub(run.offset, Ordering::Relaxed);
         self.ranges().give_back(run.id);
         self.wake.notify_waiters();
-        Ended::Retired
     }
 
     /// Do what helps against a trouble, before the next try.
     async fn recover(&self, trouble: Trouble, failures: u32) -> Result<()> {
+        let trouble = match trouble {
+            Trouble::Denied(generation, why) => match self.renew(generation).await {
+                // The first time it had expired. A new one that is not taken either is another matter.
+                Ok(()) if failures <= 1 => return Ok(()),
+                Ok(()) => Trouble::Broken(why),
+                Err(trouble) => trouble,
+            },
+            trouble => trouble,
+        };
         match trouble {
-            Trouble::Denied(generation, _) => {
-                if let Err(trouble) = self.renew(generation).await {
-                    // The hub itself may be in trouble for a moment.
-                    match trouble {
-                        Trouble::Fatal(error) => return Err(error),
-                        trouble => self.pause(&self.say(&trouble), failures).await,
-                    }
-                } else if failures > 1 {
-                    self.pause("the server refuses a new address", failures).await;
-                }
-            }
-            Trouble::Status(Answer { wait: Some(wait), status, .. }) if wait > LONGEST_WAIT => {
-                let answer = Answer { status, wait: Some(wait), ..Answer::default() };
+            Trouble::Fatal(error) => return Err(error),
+            Trouble::Status(_, answer) if answer.wait.is_some_and(|wait| wait > LONGEST_WAIT) => {
                 return Err(refusal::error(&answer, self.file.asked(), &self.access));
             }
-            Trouble::Status(Answer { wait: Some(wait), status, .. }) => {
-                self.close_gate(wait, format!("{} answers {}", self.server(), refusal::describe(status)));
-            }
-            trouble => self.pause(&self.say(&trouble), failures).await,
+            Trouble::Status(why, Answer { wait: Some(wait), .. }) => self.close_gate(wait, why),
+            trouble => self.pause(trouble.words(), failures).await,
         }
         Ok(())
     }
@@ -273,25 +323,14 @@ impl Transfer {
         sleep(wait).await;
     }
 
-    fn say(&self, trouble: &Trouble) -> String {
-        match trouble {
-            Trouble::Broken(how) => format!("the connection to {} {how}", self.server()),
-            Trouble::Status(Answer { status, .. }) | Trouble::Denied(_, status) => {
-                format!("{} answers {}", self.server(), refusal::describe(*status))
-            }
-            Trouble::NoRanges | Trouble::Slow => format!("{} is slow", self.server()),
-            Trouble::Fatal(error) => error.message.clone(),
-        }
-    }
-
     /// The error after the last try.
     fn give_up(&self, trouble: Trouble) -> Error {
         match trouble {
             Trouble::Fatal(error) => error,
-            Trouble::Status(answer) if answer.status == 429 => {
+            Trouble::Status(_, answer) if answer.status == 429 => {
                 refusal::error(&answer, self.file.asked(), &self.access)
             }
-            trouble => Error::new(Kind::Network, format!("{}, {}", self.say(&trouble), self.kept()))
+            trouble => Error::new(Kind::Network, format!("{}, {}", trouble.words(), self.kept()))
                 .hint(format!("`infer pull {}` goes on from there", self.file)),
         }
     }
@@ -299,10 +338,6 @@ impl Transfer {
     /// How much an interrupted download leaves.
     pub(super) fn kept(&self) -> String {
         format!("{} of {} are kept", Bytes(self.part.bytes()), Bytes(self.part.size()))
-    }
-
-    fn server(&self) -> String {
-        host(&self.meta.location)
     }
 
     /// Nobody asks before the time is over.
@@ -346,12 +381,16 @@ impl Transfer {
                 )
                 .hint(format!("`infer pull {}` begins with the new one", self.file)),
             )),
-            Ok(Head::Refused(answer)) if answer.is_passing() => Err(Trouble::Status(answer)),
+            Ok(Head::Refused(answer)) if answer.is_passing() => {
+                Err(Trouble::Status(refusal::says(&self.access.endpoint, answer.status), answer))
+            }
             Ok(Head::Refused(answer)) => {
                 Err(Trouble::Fatal(refusal::error(&answer, self.file.asked(), &self.access)))
             }
             Err(HeadError::Fatal(error)) => Err(Trouble::Fatal(error)),
-            Err(HeadError::Transport(error)) => Err(Trouble::broke(&error)),
+            Err(HeadError::Transport(error)) => {
+                Err(Trouble::broke(&error, &self.access.endpoint, self.options.idle))
+            }
         }
     }
 
@@ -369,7 +408,7 @@ impl Transfer {
                 return Ok(());
             }
         }
-        Err(Trouble::Broken("ended early".to_owned()))
+        Err(Trouble::early(response.url()))
     }
 
     /// A request for a range, or for the whole, until its headers have come.
@@ -379,43 +418,49 @@ impl Transfer {
         if let Some((start, end)) = range {
             request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
         }
-        let response = match timeout(client::IDLE, request.send()).await {
-            Err(_) => return Err(Trouble::silent()),
-            Ok(Err(error)) => return Err(Trouble::broke(&error)),
+        let idle = self.options.idle;
+        let response = match timeout(idle, request.send()).await {
+            Err(_) => return Err(Trouble::silent(&url, idle)),
+            Ok(Err(error)) => return Err(Trouble::broke(&error, &url, idle)),
             Ok(Ok(response)) => response,
         };
-        match response.status() {
-            StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::OK if range.is_none() => {}
-            StatusCode::OK => return Err(Trouble::NoRanges),
-            status if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
-                return Err(Trouble::Denied(generation, status.as_u16()));
+        let status = response.status();
+        let answers = || refusal::says(&url, status.as_u16());
+        match status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {}
+            _ if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
+                return Err(Trouble::Denied(generation, answers()));
             }
-            status if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
-                return Err(Trouble::Broken(format!("answers {}", refusal::describe(status.as_u16()))));
+            _ if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
+                return Err(Trouble::Wrong(answers()));
             }
-            _ => return Err(Trouble::Status(Answer::read(response).await)),
+            _ => return Err(Trouble::Status(answers(), Answer::read(response).await)),
         }
         self.check(&response, range.unwrap_or((0, self.part.size())))?;
+        if range.is_some() && response.status() == StatusCode::OK {
+            return Err(Trouble::NoRanges);
+        }
         Ok(response)
     }
 
     /// The answer must be about the bytes that were asked for.
     fn check(&self, response: &Response, (start, end): (u64, u64)) -> std::result::Result<(), Trouble> {
+        let wrong = |how: String| Err(Trouble::Wrong(format!("{} {how}", host(response.url()))));
         if let Some(encoding) = header(response.headers(), &CONTENT_ENCODING).filter(|e| e != "identity") {
-            return Err(Trouble::Broken(format!(
-                "carries {} instead of the bytes",
-                crate::human::Escaped(&encoding)
-            )));
+            return wrong(format!("sends {} instead of the bytes", Escaped(&encoding)));
         }
         if response.status() == StatusCode::PARTIAL_CONTENT {
             let got = header(response.headers(), &CONTENT_RANGE).unwrap_or_default();
-            if got != format!("bytes {start}-{}/{}", end - 1, self.part.size()) {
-                let got = crate::human::Escaped(&got).to_string();
-                return Err(Trouble::Broken(format!("carries other bytes ({got}) than were asked for")));
+            if !is_part(&got, start..end, self.part.size()) {
+                let asked = format!("bytes {start}-{}/{}", end - 1, self.part.size());
+                return wrong(format!("sends `{}` when asked for `{asked}`", Escaped(&got)));
             }
-        } else if response.content_length().is_some_and(|length| length != self.part.size()) {
-            return Err(Trouble::Broken("carries a file of another size".to_owned()));
+        } else if let Some(length) = response.content_length().filter(|length| *length != self.part.size()) {
+            return wrong(format!(
+                "sends a file of {} instead of {}",
+                Bytes(length),
+                Bytes(self.part.size())
+            ));
         }
         Ok(())
     }
@@ -428,7 +473,7 @@ impl Transfer {
         begun: Instant,
         bytes: &mut u64,
     ) -> std::result::Result<Option<impl AsRef<[u8]> + use<>>, Trouble> {
-        let silent_since = Instant::now();
+        let (silent_since, idle) = (Instant::now(), self.options.idle);
         loop {
             if run.reopened < REOPENINGS && self.is_slow(begun, *bytes) {
                 return Err(Trouble::Slow);
@@ -438,8 +483,10 @@ impl Transfer {
                     *bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                     return Ok(chunk);
                 }
-                Ok(Err(error)) => return Err(Trouble::broke(&error)),
-                Err(_) if silent_since.elapsed() >= client::IDLE => return Err(Trouble::silent()),
+                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
+                Err(_) if silent_since.elapsed() >= idle => {
+                    return Err(Trouble::silent(response.url(), idle));
+                }
                 Err(_) => {}
             }
         }
@@ -450,8 +497,8 @@ impl Transfer {
         let patience = if self.idle.load(Ordering::Relaxed) > 0 { 1.0 } else { 5.0 };
         let (here, all) = (begun.elapsed().as_secs_f64(), self.started.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "rates are compared roughly")]
-        let (mine, mean) = (bytes as f64 / here, self.came() as f64 / all / self.connections as f64);
-        here > patience && self.connections > 1 && mine < mean * SLOW
+        let (mine, mean) = (bytes as f64 / here, self.came() as f64 / all / self.options.connections as f64);
+        here > patience && self.options.connections > 1 && mine < mean * SLOW
     }
 
     /// Write what came where it belongs. False when the run is at its end.
@@ -495,10 +542,10 @@ impl Transfer {
             }
             let before = self.part.bytes();
             let Err(trouble) = self.fetch_whole().await else { continue };
-            failures = if self.part.bytes() > before { 1 } else { failures + 1 };
+            failures = if self.part.bytes() > before { 0 } else { failures + 1 };
             match trouble {
                 Trouble::Fatal(error) => return Err(error),
-                trouble if failures > self.retries => return Err(self.give_up(trouble)),
+                trouble if failures > self.patience(&trouble) => return Err(self.give_up(trouble)),
                 trouble => self.recover(trouble, failures).await?,
             }
         }
@@ -507,14 +554,14 @@ impl Transfer {
     async fn fetch_whole(&self) -> std::result::Result<(), Trouble> {
         self.pass_gate().await;
         let mut response = self.ask(None).await?;
-        let (mut at, size) = (0, self.part.size());
+        let (mut at, size, idle) = (0, self.part.size(), self.options.idle);
         let mut hash = XxHash3_64::with_seed(0);
         while at < size {
-            let chunk = match timeout(client::IDLE, response.chunk()).await {
+            let chunk = match timeout(idle, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => return Err(Trouble::Broken("ended early".to_owned())),
-                Ok(Err(error)) => return Err(Trouble::broke(&error)),
-                Err(_) => return Err(Trouble::silent()),
+                Ok(Ok(None)) => return Err(Trouble::early(response.url())),
+                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
+                Err(_) => return Err(Trouble::silent(response.url(), idle)),
             };
             let mut rest: &[u8] = &chunk;
             while !rest.is_empty() && at < size {
@@ -542,6 +589,13 @@ impl Transfer {
     }
 }
 
+/// Whether a `Content-Range` begins where it should and does not go further: a server may send less than asked for.
+fn is_part(text: &str, asked: Range<u64>, size: u64) -> bool {
+    let last = |rest: &str| rest.strip_suffix(&format!("/{size}"))?.parse::<u64>().ok();
+    let last = text.strip_prefix(&format!("bytes {}-", asked.start)).and_then(last);
+    last.is_some_and(|last| asked.contains(&last))
+}
+
 /// A disk that takes no more, or that fails.
 pub(super) fn disk_error(error: &std::io::Error, file: &HubFile, kept: &str) -> Error {
     use std::io::ErrorKind;
@@ -553,4 +607,54 @@ pub(super) fn disk_error(error: &std::io::Error, file: &HubFile, kept: &str) -> 
     }
     Error::failed(format!("cannot write the download: {error}, {kept}"))
         .hint(format!("then `infer pull {file}` goes on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{RepoId, RepoPath};
+
+    #[test]
+    fn a_part_begins_where_it_should_and_goes_no_further() {
+        for (text, expected) in [
+            ("bytes 100-199/1000", true),
+            ("bytes 100-150/1000", true),
+            ("bytes 100-100/1000", true),
+            ("bytes 100-200/1000", false),
+            ("bytes 100-99/1000", false),
+            ("bytes 101-199/1000", false),
+            ("bytes 0-199/1000", false),
+            ("bytes 100-199/1001", false),
+            ("bytes 100-199/*", false),
+            ("bytes */1000", false),
+            ("items 100-199/1000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_part(text, 100..200, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_one() {
+        use std::io::ErrorKind;
+        let file = HubFile {
+            repo: RepoId::parse("org/name").unwrap(),
+            revision: None,
+            commit: "a".repeat(40),
+            path: RepoPath::parse("m.gguf").unwrap(),
+        };
+        for (kind, expected, message) in [
+            (ErrorKind::StorageFull, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (ErrorKind::QuotaExceeded, Kind::TooBig, "the disk is full, 1 B of 2 B are kept"),
+            (
+                ErrorKind::PermissionDenied,
+                Kind::Failed,
+                "cannot write the download: permission denied, 1 B of 2 B are kept",
+            ),
+        ] {
+            let error = disk_error(&kind.into(), &file, "1 B of 2 B are kept");
+            assert_eq!((error.kind, error.message.as_str()), (expected, message));
+            assert!(error.hint.unwrap().contains("`infer pull org/name/m.gguf` goes on"));
+        }
+    }
 }

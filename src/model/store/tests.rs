@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use super::lock::Lock;
 use super::*;
 use crate::error::Kind;
 use crate::model::name::Revision;
@@ -332,6 +333,21 @@ fn a_lock_is_waited_for() {
     }));
     assert_eq!(waits, 1);
     assert_eq!(cache.names(), [".locks/REPO/<1>.lock"], "the file stays behind");
+}
+
+#[test]
+fn a_partial_of_what_is_whole_goes_unless_somebody_is_at_it() {
+    let cache = Cache::new();
+    cache.part('1', b"half");
+    cache.journal('1', "x.gguf", &[0]);
+    let held = cache.hold('1');
+    let before = cache.names();
+    Store::drop_partial(&cache.slot('1'));
+    assert_eq!(cache.names(), before);
+    drop(held);
+    Store::drop_partial(&cache.slot('1'));
+    Store::drop_partial(&cache.slot('2'));
+    assert_eq!(cache.names(), [".locks/REPO/<1>.lock"], "no lock is made for nothing");
 }
 
 #[cfg(unix)]

@@ -20,7 +20,7 @@ use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) use content::{Content, Repo};
 pub(crate) use faults::{Fault, Place, Switch};
@@ -202,6 +202,11 @@ impl Hub {
     /// Bytes of files that the CDN and the third host have sent: given to the network, not yet taken by a client.
     pub(crate) fn cdn_bytes(&self) -> u64 {
         locked(&self.shared.log).cdn_bytes
+    }
+
+    /// When the last of them was.
+    pub(crate) fn last_byte(&self) -> Option<SystemTime> {
+        locked(&self.shared.log).last_byte
     }
 
     /// What the CDN was asked for with 200 or 206 as the answer, as ranges of bytes of files, in the order it was asked.

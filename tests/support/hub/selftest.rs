@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -712,7 +712,8 @@ fn makes_big_files_out_of_little() {
 ///     cargo test --release --test integration -- --ignored --exact --nocapture support::hub::selftest::serve_until_killed
 /// ```
 ///
-/// `INFER_HUB_FILE` is a file of one's own instead of the made-up one.
+/// `INFER_HUB_FILE` is a file of one's own instead of the made-up one. Each line on stdin is answered with what has
+/// happened since the one before, as JSON.
 #[test]
 #[ignore = "serves until it is killed"]
 fn serve_until_killed() {
@@ -733,7 +734,25 @@ fn serve_until_killed() {
     println!("HF_ENDPOINT={}", hub.endpoint());
     println!("URL={}/bench/big/resolve/main/{name}", hub.endpoint());
     println!("SIZE={}\nSHA256={}", content.len(), content.sha256());
+    let mut connections = 0;
+    for _ in std::io::stdin().lines() {
+        let before = std::mem::replace(&mut connections, hub.connections(Server::Cdn));
+        println!("{}", record(&hub, connections - before));
+        hub.forget();
+    }
     loop {
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+fn record(hub: &Hub, connections: usize) -> Value {
+    let last_byte = hub.last_byte().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    json!({
+        "hub_requests": hub.asked(Server::Hub),
+        "cdn_requests": hub.asked(Server::Cdn),
+        "cdn_connections": connections,
+        "cdn_bytes": hub.cdn_bytes(),
+        "sent_twice": hub.sent_twice(),
+        "last_byte": last_byte.map(|since| since.as_secs_f64()),
+    })
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::content::{PIECE, index};
 use super::faults::{self, Delivery, End, Fault, Place, Switch};
@@ -70,6 +70,8 @@ pub(super) struct Log {
     /// Bytes of files that the CDN and the third host have sent, and that they may send by now.
     pub(super) cdn_bytes: u64,
     promised: u64,
+    /// When the last of these bytes was given to the network.
+    pub(super) last_byte: Option<SystemTime>,
     pub(super) hold: Option<u64>,
     /// `forget` makes numbers of requests in the log those of another log.
     pub(super) forgotten: u64,
@@ -302,6 +304,7 @@ impl Connection<'_> {
             log.requests[entry.1].sent += len;
             if of_file {
                 log.cdn_bytes += len;
+                log.last_byte = Some(SystemTime::now());
             }
         }
         self.shared.changed.notify_all();
@@ -375,6 +378,6 @@ impl Log {
     pub(super) fn forget(&mut self) {
         self.requests.clear();
         self.forgotten += 1;
-        (self.cdn_bytes, self.promised) = (0, 0);
+        (self.cdn_bytes, self.promised, self.last_byte) = (0, 0, None);
     }
 }
