@@ -271,8 +271,8 @@ pub(crate) struct QuantizeArgs {
     #[arg(help_heading = "Verdict", long, value_name = "GRADE", conflicts_with = "no_check")]
     pub(crate) fail_below: Option<GradeArg>,
 
-    /// Only measure: how the predictions of file B differ from those of file A
-    #[arg(help_heading = "Verdict", long, num_args = 2, value_names = ["A", "B"], value_hint = ValueHint::FilePath,
+    /// Only measure: how the predictions of B differ from those of A; without B, the perplexity of A
+    #[arg(help_heading = "Verdict", long, num_args = 1..=2, value_name = "A [B]", value_hint = ValueHint::FilePath,
         conflicts_with_all = ["model", "output", "name", "imatrix", "calibrate", "dry_run", "no_check"])]
     pub(crate) compare: Option<Vec<String>>,
 

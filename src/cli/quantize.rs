@@ -394,7 +394,7 @@ fn compare(ui: &mut Ui, args: &QuantizeArgs, names: &[String]) -> Result<()> {
         paths.push(pull::obtain(ui, name, args.yes)?.path);
     }
     let [reference, candidate] = paths.as_slice() else {
-        return Err(Error::usage("`--compare` takes two models"));
+        return verdict::alone(ui, args, &paths[0]);
     };
     let verdict = verdict::measure(ui, args, reference, candidate)?;
     // Whether all of it could be written is asked once, at the end.

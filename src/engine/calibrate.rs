@@ -1,6 +1,5 @@
 //! What an importance matrix is made of: a model evaluates a text, and of the input of each of its matrices the squares
 //! are summed up, column by column. As llama.cpp's `tools/imatrix/imatrix.cpp` does it, whose result this equals.
-#![allow(dead_code, reason = "wired in the next commit")]
 #![expect(unsafe_code, reason = "llama.cpp hands over the inputs during the evaluation")]
 
 use std::collections::BTreeMap;

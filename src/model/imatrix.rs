@@ -1,6 +1,5 @@
 //! The importance matrix ("imatrix"): for each weight, how strongly the inputs of its columns are used on some text.
 //! Quantizing weighs the errors with it. llama.cpp's two forms of file are read, its newer one (GGUF) is written.
-#![allow(dead_code, reason = "wired in the next commit")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +16,6 @@ mod legacy;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use coverage::Coverage;
 
 /// What a text did to a model's weights, by their names.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -9,7 +9,7 @@ use crate::cli::args::{GradeArg, QuantizeArgs};
 use crate::cli::load;
 use crate::cli::models::columns;
 use crate::cli::ui::Ui;
-use crate::engine::quality::{self, Comparison, Estimate, Event, Grade, Measuring};
+use crate::engine::quality::{self, Comparison, Estimate, Evaluation, Event, Grade, Measuring};
 use crate::engine::{GpuLayers, KvType, LoadPlan};
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
@@ -48,6 +48,38 @@ pub(super) fn measure(ui: &mut Ui, args: &QuantizeArgs, reference: &Path, candid
     #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with three digits")]
     let size = second.file_bytes as f64 / first.file_bytes.max(1) as f64;
     Ok(Verdict { grade: quality::judge(&comparison), comparison, size })
+}
+
+/// The perplexity of one model, which is then the product.
+pub(super) fn alone(ui: &mut Ui, args: &QuantizeArgs, path: &Path) -> Result<()> {
+    let text = args.check_text.as_deref().map(load::read_text).transpose()?;
+    Header::open(path)?.with_parts(path)?.check_runnable(path)?;
+    let plan = load_plan(args);
+    let how = Measuring {
+        plan: &plan,
+        text: text.as_deref().unwrap_or(TEXT),
+        together: true,
+        folder: &std::env::temp_dir(),
+        brake: ui.brake(),
+    };
+    ui.stop_with_brake();
+    let mut bar = ui.progress("measuring", 1000);
+    let go_on = |ui: &Ui| if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let weights = how.load(path, &mut |_| go_on(ui))?;
+    let result = quality::perplexity(&mut how.open(&weights)?, how.text, plan.threads, &mut |done, all| {
+        bar.set(done as u64 * 1000 / (all as u64).max(1));
+        go_on(ui)
+    });
+    bar.clear();
+    let Evaluation { perplexity, tokens } = result?;
+    // Whether all of it could be written is asked once, at the end.
+    let _ = if args.json {
+        ui.json(&json!({ "tokens": tokens, "perplexity": { "value": perplexity.value, "error": perplexity.error } }))
+    } else {
+        let tokens = Thousands(tokens as u64);
+        ui.page(&format!("perplexity {} {} on {tokens} tokens\n", number(perplexity.value), error(perplexity)))
+    };
+    Ok(())
 }
 
 /// Where a model goes to be looked into.
@@ -103,7 +135,8 @@ impl Verdict {
 
     /// One line, which also stands in the file.
     pub(super) fn line(&self) -> String {
-        quality::sentence(&self.comparison)
+        let better = Some("q5_k_m or --calibrate");
+        quality::Verdict { comparison: &self.comparison, better }.to_string()
     }
 
     pub(super) fn json(&self) -> Value {

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
-use super::rows::{Packed, Scale};
-use super::{SCORED, Vocabulary};
+use super::rows::Packed;
+use super::Vocabulary;
 use crate::engine::Token;
 use crate::error::{Error, Result};
 
-/// Bytes in front of each row: its scale and its lowest log-probability.
-const HEAD: usize = 8;
+/// Bytes in front of each row: its scale, its lowest log-probability and its loss.
+const HEAD: usize = 12;
 
 /// What a reference said about a text. The file has no name, or goes with this value.
 pub(crate) struct Recording {
@@ -18,11 +18,6 @@ pub(crate) struct Recording {
     pub(super) vocabulary: Vocabulary,
     /// The whole chunks of the text.
     pub(super) tokens: Vec<Token>,
-}
-
-/// The size of a recording in bytes.
-pub(crate) fn recording_size(vocabulary: usize, chunks: usize) -> u64 {
-    (chunks * SCORED) as u64 * (HEAD as u64 + 2 * vocabulary as u64)
 }
 
 /// A recording in the making.
@@ -42,8 +37,9 @@ impl Recorder {
     pub(super) fn push(&mut self, rows: &Packed) -> Result<()> {
         for (scale, steps) in rows.rows() {
             self.bytes.clear();
-            self.bytes.extend(scale.scale.to_le_bytes());
-            self.bytes.extend(scale.lowest.to_le_bytes());
+            for number in [scale.scale, scale.lowest, scale.loss] {
+                self.bytes.extend(number.to_le_bytes());
+            }
             self.bytes.extend(steps.iter().flat_map(|step| step.to_le_bytes()));
             self.file.write_all(&self.bytes).map_err(|e| cannot("write", &e))?;
         }
@@ -64,11 +60,10 @@ impl Recording {
         for (scale, steps) in rows.rows_mut() {
             self.file.read_exact(&mut bytes).map_err(|e| cannot("read", &e))?;
             let (head, body) = bytes.split_at(HEAD);
-            let [scale_bytes, lowest_bytes] = head.as_chunks::<4>().0 else {
-                return Err(Error::failed("a row of the temporary file has no head"));
-            };
-            *scale =
-                Scale { scale: f32::from_le_bytes(*scale_bytes), lowest: f32::from_le_bytes(*lowest_bytes) };
+            let mut numbers = head.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+            for number in [&mut scale.scale, &mut scale.lowest, &mut scale.loss] {
+                *number = numbers.next().unwrap_or(f32::NAN);
+            }
             for (step, bytes) in steps.iter_mut().zip(body.as_chunks::<2>().0) {
                 *step = u16::from_le_bytes(*bytes);
             }

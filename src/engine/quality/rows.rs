@@ -16,14 +16,16 @@ const LANES: usize = 16;
 /// power count for nothing in the KL divergence.
 const DEPTH: f32 = 16.0;
 
-/// A row of log-probabilities in 16 bits: token `i` has `scale * steps[i] + lowest`.
+/// What goes with a row of log-probabilities in 16 bits: token `i` has `scale * steps[i] + lowest`.
 ///
 /// llama.cpp compares with a reference in this form (`log_softmax` into `uint16_t`); so do we, also where the
-/// reference is in memory, for the same figures.
+/// reference is in memory, for the same figures. The loss, the negative log-probability of the text's own token, is
+/// kept as it was: 16 bits cut it off at [`DEPTH`], which makes a reference that knows little of a text look better.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Scale {
     pub(super) scale: f32,
     pub(super) lowest: f32,
+    pub(super) loss: f32,
 }
 
 /// The log-probabilities of one chunk of the reference.
@@ -61,12 +63,12 @@ impl Packed {
         self.scales.iter_mut().zip(self.steps.chunks_exact_mut(self.vocabulary))
     }
 
-    /// Take the rows of a chunk: `logits` holds at least as many rows as there is room for.
-    pub(super) fn fill(&mut self, logits: &[f32], threads: usize) -> Result<()> {
+    /// Take the rows of a chunk, one for each target: `logits` holds at least as many.
+    pub(super) fn fill(&mut self, logits: &[f32], targets: &[Token], threads: usize) -> Result<()> {
         let vocabulary = self.vocabulary;
-        let jobs = self.rows_mut().zip(logits.chunks_exact(vocabulary));
-        spread(jobs.collect(), threads, |((scale, steps), logits)| {
-            *scale = pack(logits, steps)?;
+        let jobs = self.rows_mut().zip(logits.chunks_exact(vocabulary)).zip(targets);
+        spread(jobs.collect(), threads, |(((scale, steps), logits), &target)| {
+            *scale = pack(logits, steps, index(target, logits.len())?)?;
             Ok(())
         })
         .into_iter()
@@ -130,7 +132,7 @@ fn spread<J: Send, R: Send>(mut jobs: Vec<J>, threads: usize, work: impl Fn(J) -
 }
 
 /// `log_softmax` into 16 bits.
-fn pack(logits: &[f32], steps: &mut [u16]) -> Result<Scale> {
+fn pack(logits: &[f32], steps: &mut [u16], target: usize) -> Result<Scale> {
     let (highest, lowest) = range(logits)?;
     let lowest = lowest.max(highest - DEPTH);
     let log_sum = narrow(sum_exp(logits, highest).ln());
@@ -143,7 +145,7 @@ fn pack(logits: &[f32], steps: &mut [u16]) -> Result<Scale> {
     } else {
         steps.fill(0);
     }
-    Ok(Scale { scale, lowest: lowest - highest - log_sum })
+    Ok(Scale { scale, lowest: lowest - highest - log_sum, loss: highest + log_sum - logits[target] })
 }
 
 /// `log_softmax` against the reference's row.
@@ -151,7 +153,6 @@ fn position(scale: Scale, steps: &[u16], logits: &[f32], target: usize) -> Resul
     let (highest, _) = range(logits)?;
     let log_sum = narrow(sum_exp(logits, highest).ln());
     let loss = highest + log_sum - logits[target];
-    let reference_loss = -scale.log_prob(steps[target]);
     let top_step = steps.iter().fold(0, |top, &step| top.max(step));
     let top_log_prob = scale.log_prob(top_step);
     // The first of equals, in both.
@@ -160,9 +161,9 @@ fn position(scale: Scale, steps: &[u16], logits: &[f32], target: usize) -> Resul
     let reference_top = steps.iter().position(|&step| scale.log_prob(step) == top_log_prob);
     Ok(Position {
         loss,
-        reference_loss,
+        reference_loss: scale.loss,
         kl: divergence(scale, steps, logits, highest + log_sum),
-        difference: (-loss).exp() - (-reference_loss).exp(),
+        difference: (-loss).exp() - scale.log_prob(steps[target]).exp(),
         same_top: top == reference_top,
     })
 }
@@ -237,25 +238,150 @@ fn nearest(x: f32) -> u16 {
     step
 }
 
-/// e to a power of about 0 or less, to two units in the last place; 0 below -87.
+/// e to a power of about 0 or less, rounded to single precision; 0 below -87.
 ///
-/// The reduction and the polynomial are those of Cephes' `expf`: a call of the C library for each number would take
-/// most of the time, and hinder the compiler in taking many at once.
+/// 2 to the whole part of the power of two, and Taylor's series for the rest, in double precision, so that nearly every
+/// answer is the C library's. A call of that for each number would take most of the time, and keep the compiler from
+/// taking many at once.
 fn exp(x: f32) -> f32 {
-    const LN_2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
-    let power = x * std::f32::consts::LOG2_E + ROUND;
-    let whole = power - ROUND;
-    let rest = x - whole * LN_2.0 - whole * LN_2.1;
-    let mut sum = 1.987_569_1e-4_f32;
-    for factor in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        sum = sum * rest + factor;
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    let x = if x > -87.0 { f64::from(x) } else { -87.0 };
+    let power = x * std::f64::consts::LOG2_E + ROUND;
+    let rest = x - (power - ROUND) * std::f64::consts::LN_2;
+    let mut sum = 1.0 / 3_628_800.0;
+    for factorial in [362_880.0, 40_320.0, 5_040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
+        sum = sum * rest + 1.0 / factorial;
     }
-    let sum = sum * rest * rest + rest + 1.0;
-    let scale = f32::from_bits(power.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23);
-    if x < -87.0 { 0.0 } else { sum * scale }
+    let scale = f64::from_bits(power.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(1023) << 52);
+    if x > -87.0 { narrow(sum * scale) } else { 0.0 }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "llama.cpp keeps this sum in single precision")]
 fn narrow(x: f64) -> f32 {
     x as f32
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "small numbers; exact ones")]
+mod tests {
+    use super::*;
+
+    /// Rows of many lengths, from flat to steep, with no pattern that the lanes could hide.
+    fn row(len: usize, seed: u64, spread: f32) -> Vec<f32> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        (0..len).map(|_| (random.f32() - 0.5) * spread).collect()
+    }
+
+    /// ln(softmax), in the plainest way.
+    fn log_softmax(logits: &[f32]) -> Vec<f64> {
+        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|&x| f64::from(x - highest).exp()).sum();
+        logits.iter().map(|&x| f64::from(x - highest) - sum.ln()).collect()
+    }
+
+    #[test]
+    fn the_exponential_is_the_exact_one_rounded() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut different = 0;
+        for _ in 0..500_000 {
+            let x = random.f32() * -86.99;
+            let (got, wanted) = (exp(x), narrow(f64::from(x).exp()));
+            assert!(got.to_bits().abs_diff(wanted.to_bits()) <= 1, "e^{x} is {wanted}, not {got}");
+            different += u32::from(got != wanted);
+        }
+        assert!(different < 50, "{different} of 500,000 are not rounded to the nearest");
+        assert_eq!(
+            [0.0, 1e-3, -1.0, -88.0, f32::NEG_INFINITY].map(exp),
+            [1.0, 1.001_000_5, 0.367_879_44, 0.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn the_range_sees_every_number_and_refuses_what_is_none() {
+        for len in 1..50 {
+            let mut logits = row(len, len as u64, 8.0);
+            for at in 0..len {
+                let kept = logits[at];
+                logits[at] = 5.0;
+                assert_eq!(range(&logits).unwrap().0, 5.0);
+                logits[at] = -5.0;
+                assert_eq!(range(&logits).unwrap().1, -5.0);
+                for bad in [f32::NAN, f32::INFINITY] {
+                    logits[at] = bad;
+                    assert!(range(&logits).is_err(), "{bad} at {at} of {len}");
+                }
+                logits[at] = kept;
+            }
+        }
+        assert_eq!(range(&[f32::NEG_INFINITY, 1.0]).unwrap(), (1.0, f32::NEG_INFINITY));
+        assert!(range(&[f32::NEG_INFINITY; 40]).is_err() && range(&[]).is_err());
+    }
+
+    #[test]
+    fn steps_reach_from_the_top_to_sixteen_below_it() {
+        let mut steps = [7; 5];
+        let scale = pack(&[3.0, 1.0, -13.0, -40.0, f32::NEG_INFINITY], &mut steps, 3).unwrap();
+        assert_eq!(steps, [65535, 57343, 0, 0, 0]);
+        assert_eq!(scale.scale, 16.0 / 65535.0);
+        assert!((scale.loss - 43.126_928).abs() < 1e-5, "the loss is not cut off: {scale:?}");
+        // The top has ln(1 / (1 + e^-2 + …)).
+        assert!((scale.log_prob(65535) + 0.126_928_1).abs() < 1e-5, "{scale:?}");
+        let scale = pack(&[2.5; 4], &mut steps[..4], 0).unwrap();
+        assert_eq!((steps[..4].to_vec(), scale.scale), (vec![0; 4], 0.0));
+        assert!((scale.log_prob(0) + 4.0_f32.ln()).abs() < 1e-6);
+        for (x, step) in
+            [(0.0, 0), (0.5, 0), (1.5, 2), (2.5, 2), (2.51, 3), (65534.6, 65535), (65535.0, 65535)]
+        {
+            assert_eq!(nearest(x), step, "{x}");
+        }
+    }
+
+    #[test]
+    fn rows_of_any_length_say_what_the_plain_formulas_say() {
+        for (len, spread) in [(1, 1.0), (3, 2.0), (16, 9.0), (37, 6.0), (1000, 12.0), (4099, 20.0)] {
+            let (a, b) = (row(len, 1, spread), row(len, 2, spread));
+            let (log_p, log_q) = (log_softmax(&a), log_softmax(&b));
+            let target = len / 2;
+            let mut packed = Packed::new(1, len);
+            let token = Token::try_from(target).unwrap();
+            packed.fill(&a, &[token], 1).unwrap();
+            let got = packed.compare(&b, &[token], 1).unwrap()[0];
+            // Each stored log-probability is off by half a step at most.
+            let grain = 0.5 * 16.0 / 65535.0;
+            let kl: f64 = log_p.iter().zip(&log_q).map(|(p, q)| p.exp() * (p - q)).sum();
+            let most: f64 = log_p.iter().zip(&log_q).map(|(p, q)| p.exp() * (1.0 + (p - q).abs())).sum();
+            assert!((got.kl - kl).abs() < grain * most + 1e-6, "{len}: {} is not {kl}", got.kl);
+            assert!((f64::from(got.loss) + log_q[target]).abs() < 4e-6, "{len}: {got:?}");
+            assert!((f64::from(got.reference_loss) + log_p[target]).abs() < 4e-6, "{len}: {got:?}");
+            let difference = log_q[target].exp() - log_p[target].exp();
+            assert!((f64::from(got.difference) - difference).abs() < grain + 1e-6, "{len}: {got:?}");
+            let top = |row: &[f64]| row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
+            assert_eq!(got.same_top, top(&log_p) == top(&log_q), "{len}");
+            let loss = losses(&b, len, &[token], 1).unwrap()[0];
+            assert!((loss + log_q[target]).abs() < 1e-6, "{len}: {loss}");
+        }
+    }
+
+    #[test]
+    fn of_equally_likely_tokens_the_first_is_the_top() {
+        let mut packed = Packed::new(1, 40);
+        let mut logits = vec![0.0; 40];
+        (logits[33], logits[20]) = (4.0, 4.0);
+        packed.fill(&logits, &[0], 1).unwrap();
+        for (better, same) in [(20, true), (33, false), (0, false)] {
+            let mut other = vec![0.0; 40];
+            (other[35], other[better]) = (1.0, 1.0);
+            assert_eq!(packed.compare(&other, &[0], 1).unwrap()[0].same_top, same, "{better}");
+        }
+    }
+
+    #[test]
+    fn work_is_spread_without_changing_the_order() {
+        for count in [0, 1, 2, 7, 255] {
+            let jobs: Vec<usize> = (0..count).collect();
+            for threads in [0, 1, 2, 3, 8, 300] {
+                assert_eq!(spread(jobs.clone(), threads, |job| job), jobs, "{count} on {threads}");
+            }
+        }
+    }
 }

@@ -9,7 +9,8 @@ pub(super) fn evaluation(losses: &[f64]) -> Evaluation {
     Evaluation { perplexity: mean.exp(), tokens: losses.len() }
 }
 
-/// All figures of a comparison (`kl_divergence()`), in the precision that llama.cpp has at each step.
+/// All figures of a comparison (`kl_divergence()`), in the precision that llama.cpp has at each step. The reference's
+/// perplexity is the one that it prints when it writes the reference's log-probabilities.
 pub(super) fn comparison(positions: &[Position]) -> Comparison {
     let of = |value: fn(&Position) -> (f64, f64)| Sums::of(positions.iter().map(value));
     let candidate = of(|p| (p.loss.into(), (p.loss * p.loss).into()));
@@ -132,4 +133,74 @@ fn percentile(sorted: &[f32], fraction: f32) -> f32 {
 )]
 fn narrow(x: f64) -> f32 {
     x as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve tokens: loss, the reference's loss, divergence, difference in probability, same top.
+    const TOKENS: [(f32, f32, f64, f32, bool); 12] = [
+        (0.5, 0.25, 0.125, -0.25, true),
+        (1.0, 1.5, 0.0625, 0.125, true),
+        (2.0, 2.0, 0.0, 0.0, true),
+        (3.5, 2.5, 0.5, -0.0625, false),
+        (0.25, 0.25, 0.0, 0.0, true),
+        (4.0, 4.5, 1.0, 0.03125, false),
+        (1.5, 1.25, 0.25, -0.125, true),
+        (0.75, 0.5, 0.03125, -0.125, true),
+        (2.5, 3.0, 0.25, 0.0625, true),
+        (5.0, 4.0, 2.0, -0.5, false),
+        (1.0, 0.75, 0.125, -0.25, true),
+        (0.5, 0.75, 0.0625, 0.25, true),
+    ];
+
+    fn positions() -> Vec<Position> {
+        let position = |(loss, reference_loss, kl, difference, same_top)| Position {
+            loss,
+            reference_loss,
+            kl,
+            difference,
+            same_top,
+        };
+        TOKENS.into_iter().map(position).collect()
+    }
+
+    fn is(got: Estimate, value: f64, error: f64) {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(close(got.value, value) && close(got.error, error), "{got:?} is not {value} ± {error}");
+    }
+
+    /// The expected figures are the textbook's, by Python's `statistics`: the standard error of a mean is the sample's
+    /// standard deviation over the root of the count, that of the ratio comes from the differences of the losses.
+    #[test]
+    fn figures_and_their_errors_are_the_textbook_s() {
+        let all = comparison(&positions());
+        is(all.candidate, 6.520_819_120_330_112_5, 2.932_034_891_526_077_3);
+        is(all.reference, 5.875_747_778_240_869, 2.462_375_958_306_801);
+        is(all.ratio, 1.109_785_403_736_708_8, 0.165_407_663_130_070_16);
+        is(all.kl, 0.367_187_5, 0.169_605_583_916_461_74);
+        is(all.top1, 0.75, 0.130_558_241_966_773_38);
+        is(all.rms_dp, 0.202_723_963_083_630_9, 0.050_214_767_790_397_574);
+        assert_eq!((all.kl_median, all.kl_max, all.tokens), (0.125, 2.0, 12));
+        for (got, wanted) in [(all.kl_90, 0.95), (all.kl_95, 1.45), (all.kl_99, 1.89)] {
+            assert!((got - wanted).abs() < 1e-6, "{got} is not {wanted}");
+        }
+        let losses: Vec<f64> = TOKENS.iter().map(|token| token.0.into()).collect();
+        is(evaluation(&losses).perplexity, 6.520_819_120_330_112_5, 2.932_034_891_526_077_3);
+    }
+
+    #[test]
+    fn few_tokens_have_no_errors_and_none_have_no_figures() {
+        let few = comparison(&positions()[..10]);
+        assert_eq!((few.kl.error, few.candidate.error, few.tokens), (0.0, 0.0, 10));
+        let none = comparison(&[]);
+        assert_eq!((none.kl, none.kl_max, none.tokens), (Estimate { value: 0.0, error: 0.0 }, 0.0, 0));
+        let sorted = [1.0, 2.0, 4.0];
+        assert_eq!([median(&sorted), median(&sorted[..2]), median(&[])], [2.0, 1.5, 0.0]);
+        assert_eq!(
+            [percentile(&sorted, 0.0), percentile(&sorted, 0.75), percentile(&sorted, 1.0)],
+            [1.0, 3.0, 4.0]
+        );
+    }
 }
