@@ -118,6 +118,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
         'infer;pull' {
             [CompletionResult]::new('--connections', '--connections', [CompletionResultType]::ParameterName, 'Connections per file')
             [CompletionResult]::new('--retries', '--retries', [CompletionResultType]::ParameterName, 'Attempts in a row that may bring nothing before it gives up')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'How long a server may be silent before the connection is opened anew')
             [CompletionResult]::new('--max-size', '--max-size', [CompletionResultType]::ParameterName, 'Refuse a model larger than this, such as `8GB` or `500MB`')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be fetched, and fetch nothing')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print events as lines of JSON')

@@ -362,7 +362,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__pull)
-            opts="-q -v -h --connections --retries --max-size --dry-run --json --quiet --verbose --help"
+            opts="-q -v -h --connections --retries --timeout --max-size --dry-run --json --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -373,6 +373,10 @@ _infer() {
                     return 0
                     ;;
                 --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -112,6 +112,7 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;pull'= {
             cand --connections 'Connections per file'
             cand --retries 'Attempts in a row that may bring nothing before it gives up'
+            cand --timeout 'How long a server may be silent before the connection is opened anew'
             cand --max-size 'Refuse a model larger than this, such as `8GB` or `500MB`'
             cand --dry-run 'Say what would be fetched, and fetch nothing'
             cand --json 'Print events as lines of JSON'

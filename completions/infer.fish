@@ -103,6 +103,7 @@ complete -c infer -n "__fish_infer_using_subcommand chat" -s v -l verbose -d 'Mo
 complete -c infer -n "__fish_infer_using_subcommand chat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c infer -n "__fish_infer_using_subcommand pull" -l connections -d 'Connections per file' -r
 complete -c infer -n "__fish_infer_using_subcommand pull" -l retries -d 'Attempts in a row that may bring nothing before it gives up' -r
+complete -c infer -n "__fish_infer_using_subcommand pull" -l timeout -d 'How long a server may be silent before the connection is opened anew' -r
 complete -c infer -n "__fish_infer_using_subcommand pull" -l max-size -d 'Refuse a model larger than this, such as `8GB` or `500MB`' -r
 complete -c infer -n "__fish_infer_using_subcommand pull" -l dry-run -d 'Say what would be fetched, and fetch nothing'
 complete -c infer -n "__fish_infer_using_subcommand pull" -l json -d 'Print events as lines of JSON'

@@ -85,10 +85,10 @@ fn progress_is_no_failure_however_little_it_is() {
 
 #[test]
 fn a_server_that_hangs_up_or_says_nothing_is_asked_again() {
-    for fault in [Fault::Hangup, Fault::Silent, Fault::Status(500), Fault::Status(503), Fault::Status(408)] {
-        for (place, requests) in [(Place::Info, 6), (Place::Head, 6), (Place::Cdn, 6)] {
+    for fault in [Fault::Hangup, Fault::Silent, Fault::Status(503)] {
+        for place in [Place::Info, Place::Head, Place::Cdn] {
             let hub = recovers(fault.clone().at(place).times(2), &["--timeout", "1"]);
-            assert_eq!(hub.requests().len(), requests, "{fault:?} {place:?}: {:#?}", hub.requests());
+            assert_eq!(hub.requests().len(), 6, "{fault:?} {place:?}: {:#?}", hub.requests());
         }
     }
 }
@@ -227,16 +227,19 @@ fn a_limit_is_an_error_that_says_when_to_come_again() {
 }
 
 #[test]
-fn one_limit_stops_all_connections_and_is_said_once() {
+fn one_limit_stops_all_connections() {
     let hub = hub();
     hub.set(Fault::TooMany { retry_after: 1 }.at(Place::Cdn).times(6));
-    let cdn = hub.cdn();
-    let note = format!("{} answers 429 Too Many Requests; trying again in 1.00 s\n", host(&cdn));
+    let note = format!("{} answers 429 Too Many Requests; trying again in 1.00 s\n", host(&hub.cdn()));
     let ran = pull(&hub, &[REPO])
         .stdout(path_of(&hub, REPO, FILE))
-        .stderr_is(move |text| text.contains(&note) && text.matches("trying again").count() <= 6)
+        .stderr_is(move |text| text.contains(&note))
         .run();
     assert_published(&hub, &ran.home, &content());
+    let requests = hub.requests();
+    let refused = requests.iter().find(|request| request.status == 429).expect("a refusal").at;
+    let mut answered = requests.iter().filter(|request| request.status == 206);
+    assert!(answered.all(|request| request.at >= refused + Duration::from_secs(1)), "{requests:#?}");
 }
 
 #[test]

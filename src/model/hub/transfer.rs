@@ -344,8 +344,9 @@ impl Transfer {
     fn close_gate(&self, wait: Duration, why: String) {
         let until = Instant::now() + wait;
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        if gate.is_none_or(|before| before < until) {
-            *gate = Some(until);
+        let before = *gate;
+        *gate = before.max(Some(until));
+        if is_news(before, until) {
             // A receiver that is gone has no use for it.
             let _ = self.notices.send(Notice::Wait { why, until });
         }
@@ -589,6 +590,12 @@ impl Transfer {
     }
 }
 
+/// Whether a wait is worth a line: all connections are told to wait at about the same time.
+fn is_news(before: Option<Instant>, until: Instant) -> bool {
+    const ABOUT: Duration = Duration::from_millis(500);
+    before.is_none_or(|before| before + ABOUT < until)
+}
+
 /// Whether a `Content-Range` begins where it should and does not go further: a server may send less than asked for.
 fn is_part(text: &str, asked: Range<u64>, size: u64) -> bool {
     let last = |rest: &str| rest.strip_suffix(&format!("/{size}"))?.parse::<u64>().ok();
@@ -631,6 +638,20 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_part(text, 100..200, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_said_once_for_all_connections() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        for (before, until, expected) in [
+            (None, now, true),
+            (Some(now), now, false),
+            (Some(now), now + second / 10, false),
+            (Some(now), now + second, true),
+            (Some(now + second), now, false),
+        ] {
+            assert_eq!(is_news(before, until), expected);
         }
     }
 
