@@ -7,10 +7,12 @@ use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Examples:
-  infer run smollm2:135m \"What is the capital of France?\"    offers to download the model first
+  infer run smollm2:135m \"What is the capital of France?\"
   cat report.txt | infer run qwen3:4b \"Summarise this\" > summary.txt
   infer chat qwen3:4b
-  infer list --names                                         models with a short name
+  infer list --names            which models have a short name
+
+A model that is not on this machine is downloaded, after a question.
 
 Exit codes:
   0 done      3 no such model    6 prompt too long
@@ -19,11 +21,11 @@ Exit codes:
 
 const PULL_EXAMPLES: &str = "\
 Examples:
-  infer pull smollm2:135m                                  a name from `infer list --names`
-  infer pull Qwen/Qwen3-0.6B-GGUF                          a repository of the hub, its usual quant
-  infer pull Qwen/Qwen3-0.6B-GGUF:Q8_0 qwen3:4b            a quant, and another model
-  infer pull org/repo/file.gguf@v1.0                       one file of one revision
-  infer run \"$(infer pull qwen3:4b)\" \"Hello\"              the path of the model goes to stdout
+  infer pull smollm2:135m                         from `infer list --names`
+  infer pull Qwen/Qwen3-0.6B-GGUF                 a repository, its usual quant
+  infer pull Qwen/Qwen3-0.6B-GGUF:Q8_0 qwen3:4b   a quant, and another model
+  infer pull org/repo/file.gguf@v1.0              a file of one revision
+  infer run \"$(infer pull qwen3:4b)\" \"Hello\"      stdout is the path
 
 Files go into the cache of the Hugging Face hub, which Python's huggingface_hub shares, and appear there only when \
 their SHA-256 is right. Ctrl-C keeps what has come; the same command goes on. A token is read from HF_TOKEN or from \
@@ -33,7 +35,7 @@ HF_HUB_OFFLINE=1 keeps the network out.";
 const LIST_EXAMPLES: &str = "\
 Examples:
   infer list
-  infer list --names                       what `infer pull` knows by a short name
+  infer list --names                       which models have a short name
   infer list --all                         also what no model needs
   infer list --json | jq -r '.models[].path'";
 
@@ -41,8 +43,8 @@ const RM_EXAMPLES: &str = "\
 Examples:
   infer rm smollm2:135m
   infer rm Qwen/Qwen3-0.6B-GGUF:Q8_0 --dry-run
-  infer rm org/repo                    every model of a repository, and its partial downloads
-  infer rm org/repo --all              other programs' files of it as well
+  infer rm org/repo                    every model and download of a repository
+  infer rm org/repo --all              what other programs left there as well
 
 On a terminal it asks first, unless `--yes` is given. What another model of the repository needs stays.";
 
@@ -69,7 +71,7 @@ Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
-  infer show qwen3:8b                      of a model on the hub only its header is fetched
+  infer show qwen3:8b                      from the hub it fetches the header only
   infer show model.gguf --json | jq .context_length
   infer show demo --template > chat.jinja";
 

@@ -21,7 +21,7 @@ pub(crate) fn list(ui: &mut Ui, args: &ListArgs) -> Result<()> {
     let places = places()?;
     // Whether all of it could be written is asked once, at the end.
     let _ = if args.names {
-        if args.json { ui.json(&names_json(&places)) } else { ui.page(&names(&places)) }
+        if args.json { ui.json(&names_json(&places)) } else { ui.page(&names(&places, ui.columns())) }
     } else {
         let listing = places.store.list(&quant::variants);
         if args.json {
@@ -153,14 +153,21 @@ fn minute(time: SystemTime) -> String {
     zoned.map_or_else(|_| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// Rows with their columns aligned, two spaces apart.
+/// Characters between two columns, and the fewest that a column of sentences is broken to.
+const GAP: usize = 2;
+const SHORTEST: usize = 20;
+
+fn widest<const N: usize>(rows: &[[String; N]], column: usize) -> usize {
+    rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+}
+
+/// Rows with their columns aligned.
 fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
+    let widths: [usize; N] = std::array::from_fn(|column| widest(rows, column));
     rows.iter().fold(String::new(), |mut text, row| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end());
         text
     })
 }
@@ -218,13 +225,35 @@ fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// The registry: names with their size, licence and use.
-fn names(places: &Places) -> String {
+/// The registry: names with their size, licence and use, the last as wide as the terminal.
+fn names(places: &Places, width: Option<usize>) -> String {
     let mut rows = vec![["NAME", "PARAMETERS", "LICENSE", "GOOD FOR"].map(str::to_owned)];
     rows.extend(places.registry.entries().map(|entry| {
         [&entry.alias, &entry.size, &entry.license, &entry.about].map(|text| Escaped(text).to_string())
     }));
-    columns(&rows)
+    let Some(width) = width else { return columns(&rows) };
+    let before: usize = (0..3).map(|column| widest(&rows, column) + GAP).sum();
+    let lines = rows.into_iter().flat_map(|[name, size, license, about]| {
+        let mut parts = broken(&about, width.saturating_sub(before).max(SHORTEST)).into_iter();
+        let first = [name, size, license, parts.next().unwrap_or_default()];
+        let more = parts.map(|line| [String::new(), String::new(), String::new(), line]);
+        std::iter::once(first).chain(more).collect::<Vec<_>>()
+    });
+    columns(&lines.collect::<Vec<_>>())
+}
+
+/// A text in lines of so many characters, broken between words.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    text.split_whitespace().fold(Vec::new(), |mut lines: Vec<String>, word| {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+        lines
+    })
 }
 
 fn names_json(places: &Places) -> Value {
@@ -362,6 +391,18 @@ mod tests {
     fn columns_are_aligned() {
         let rows = [["A", "B"], ["long", "b"], ["é", ""]].map(|row| row.map(str::to_owned));
         assert_eq!(columns(&rows), "A     B\nlong  b\né\n");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        for (text, width, expected) in [
+            ("one two three", 7, &["one two", "three"][..]),
+            ("one two three", 100, &["one two three"]),
+            ("endless word", 3, &["endless", "word"]),
+            ("", 7, &[]),
+        ] {
+            assert_eq!(broken(text, width), expected, "{text}");
+        }
     }
 
     #[test]

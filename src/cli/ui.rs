@@ -103,6 +103,11 @@ impl Ui {
         self.style == Style::Dumb
     }
 
+    /// How wide a page may be; a pipe has no width.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.terminals.stdout.then(|| console::Term::stdout().size().1.into())
+    }
+
     fn is_coloured(&self) -> bool {
         self.terminals.stderr && self.style == Style::Coloured
     }
@@ -308,6 +313,8 @@ impl Ui {
     pub(crate) fn confirm(&mut self, question: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         self.break_line();
+        // Who reads the question may already answer with Ctrl-C.
+        self.ctrl_c.mean(Meaning::Leave);
         self.stderr(&format!("{} {choice} ", escape(question)));
         let line = self.read_line(100)?;
         let Some(line) = line else {

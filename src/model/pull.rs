@@ -295,7 +295,7 @@ fn fetch_file(hub: &Hub, store: &Store, planned: &Planned, steps: Steps<'_>) -> 
     let slot = store.slot(&file.repo, &meta.sha256)?;
     let here = |steps: Steps<'_>| {
         let at = store.link(&file.repo, &file.commit, Some(&ref_of(file)), &file.path, &meta.sha256)?;
-        store.drop_partial(&slot);
+        Store::drop_partial(&slot);
         done(planned, at, 0, started, steps)
     };
     if is_here(store, file, meta) {
@@ -313,7 +313,7 @@ fn fetch_file(hub: &Hub, store: &Store, planned: &Planned, steps: Steps<'_>) -> 
     drop_old_partials(store, planned, steps)?;
     let fetched = fetch_part(hub, store, planned, &slot, steps)?;
     if let Err(error) = Header::open(&slot.part) {
-        store.discard(&slot)?;
+        Store::discard(&slot)?;
         let message = error.message.replace(&*slot.part.to_string_lossy(), file.path.as_str());
         return Err(Error::failed(format!("{file} is not a model: {message}"))
             .hint("choose another file or repository"));
@@ -357,7 +357,7 @@ fn fetch_part(hub: &Hub, store: &Store, planned: &Planned, slot: &Slot, steps: S
     match hub.fetch(file, meta, part, folder, &mut sink)? {
         None => Ok(fetched),
         Some(got) => {
-            store.discard(slot)?;
+            Store::discard(slot)?;
             Err(corrupt(planned, &got))
         }
     }
@@ -389,7 +389,7 @@ fn drop_old_partials(store: &Store, planned: &Planned, steps: Steps<'_>) -> Resu
             &format!("{file} has changed on the hub: {} of its older version are dropped", Bytes(done)),
             steps,
         )?;
-        store.discard(&store.slot(&file.repo, &old.sha256)?)?;
+        Store::discard(&store.slot(&file.repo, &old.sha256)?)?;
     }
     Ok(())
 }

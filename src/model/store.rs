@@ -119,7 +119,7 @@ impl Store {
     }
 
     /// Remove what has been downloaded of a file. The lock must be held.
-    pub(crate) fn discard(&self, slot: &Slot) -> Result<()> {
+    pub(crate) fn discard(slot: &Slot) -> Result<()> {
         for path in [&slot.part, &slot.journal] {
             match fs::remove_file(path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot("remove", path, &e)),
@@ -130,13 +130,13 @@ impl Store {
     }
 
     /// Remove what has been downloaded of a file that came whole in another way, unless somebody is at it.
-    pub(crate) fn drop_partial(&self, slot: &Slot) {
+    pub(crate) fn drop_partial(slot: &Slot) {
         if !slot.part.exists() && !slot.journal.exists() {
             return;
         }
         if let Ok(Some(_lock)) = lock::try_lock(&slot.lock) {
             // It is only in the way.
-            let _ = self.discard(slot);
+            let _ = Self::discard(slot);
         }
     }
 

@@ -127,17 +127,17 @@ impl Shared {
         assert_eq!((&found["warnings"], &found["incomplete"]), (&json!([]), &json!(0)));
         found["repos"].clone()
     }
-
-    fn start(&self, mut command: Command) -> Started {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Started(command.spawn().expect("a program"))
-    }
 }
 
 /// A program that runs beside the test, and not longer than it.
 struct Started(Child);
 
 impl Started {
+    fn new(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("a program"))
+    }
+
     /// Waits for a line on stderr with these words.
     #[track_caller]
     fn says(&mut self, words: &str) {
@@ -370,7 +370,7 @@ fn a_partial_download_of_one_is_no_hindrance_to_the_other() {
     let big = Content::big_gguf(5 << 20, 1);
     let shared = Shared::with(Repo::new("org/name").content("m-Q8_0.gguf", &big));
     shared.hub.set(Fault::Hold { after: 3 << 20 });
-    let pull = shared.start(shared.infer("pull").arg("org/name").command());
+    let pull = Started::new(shared.infer("pull").arg("org/name").command());
     shared.hub.wait_for_bytes(3 << 20);
     drop(pull);
     shared.hub.release();
@@ -390,9 +390,9 @@ fn a_pull_waits_for_pythons_download() {
     let big = Content::big_gguf(2 << 20, 1);
     let shared = Shared::with(Repo::new("org/name").content("m-Q4_0.gguf", &big));
     shared.hub.set(Fault::Hold { after: 1 << 20 });
-    let python = shared.start(shared.python_command(DOWNLOAD, &["org/name", "m-Q4_0.gguf@main"]));
+    let python = Started::new(shared.python_command(DOWNLOAD, &["org/name", "m-Q4_0.gguf@main"]));
     shared.hub.wait_for_bytes(1 << 20);
-    let mut pull = shared.start(shared.infer("pull").arg("org/name").command());
+    let mut pull = Started::new(shared.infer("pull").arg("org/name").command());
     pull.says("another process fetches m-Q4_0.gguf; waiting");
     shared.hub.release();
     let stored = python.end().0;
@@ -408,14 +408,15 @@ fn python_waits_for_a_pull() {
     let big = Content::big_gguf(2 << 20, 1);
     let shared = Shared::with(Repo::new("org/name").content("m-Q4_0.gguf", &big));
     shared.hub.set(Fault::Hold { after: 1 << 20 });
-    let pull = shared.start(shared.infer("pull").args(["org/name", "--connections", "1"]).command());
+    let pull = Started::new(shared.infer("pull").args(["org/name", "--connections", "1"]).command());
     shared.hub.wait_for_bytes(1 << 20);
     let script = "
 constants.FILELOCK_LOG_EVERY_SECONDS = 0.05
 __import__('huggingface_hub').logging.set_verbosity_info()
 ";
-    let mut python = shared
-        .start(shared.python_command(&format!("{script}{DOWNLOAD}"), &["org/name", "m-Q4_0.gguf@main"]));
+    let mut python = Started::new(
+        shared.python_command(&format!("{script}{DOWNLOAD}"), &["org/name", "m-Q4_0.gguf@main"]),
+    );
     python.says("Still waiting to acquire lock");
     shared.hub.release();
     let pulled = pull.end().0;
@@ -438,9 +439,9 @@ with WeakFileLock(sys.argv[1]):
     print('held', flush=True)
     sys.stdin.read()
 ";
-    let mut holder = shared.start(shared.python_command(script, &[&lock.to_string_lossy()]));
+    let mut holder = Started::new(shared.python_command(script, &[&lock.to_string_lossy()]));
     assert_eq!(holder.line(), "held");
-    let mut pull = shared.start(shared.infer("pull").arg("org/name").command());
+    let mut pull = Started::new(shared.infer("pull").arg("org/name").command());
     pull.says("another process fetches m-Q4_0.gguf; waiting");
     assert_eq!(shared.hub.count(is_body), 0);
     holder.end();

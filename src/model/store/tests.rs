@@ -342,11 +342,11 @@ fn a_partial_of_what_is_whole_goes_unless_somebody_is_at_it() {
     cache.journal('1', "x.gguf", &[0]);
     let held = cache.hold('1');
     let before = cache.names();
-    cache.store.drop_partial(&cache.slot('1'));
+    Store::drop_partial(&cache.slot('1'));
     assert_eq!(cache.names(), before);
     drop(held);
-    cache.store.drop_partial(&cache.slot('1'));
-    cache.store.drop_partial(&cache.slot('2'));
+    Store::drop_partial(&cache.slot('1'));
+    Store::drop_partial(&cache.slot('2'));
     assert_eq!(cache.names(), [".locks/REPO/<1>.lock"], "no lock is made for nothing");
 }
 
