@@ -1,6 +1,7 @@
 //! `infer pull` against the loopback hub: what it fetches, what it says, and what it leaves on the disk.
 
 mod access;
+mod answers;
 mod disk;
 mod environment;
 mod faults;

@@ -1,28 +1,30 @@
 //! What the connections of one download share, and what each of them does: ask for a run of blocks, write what comes,
 //! and when that breaks, wait and ask for the rest.
+//!
+//! `ask` puts one question, `trouble` says what became of it, `whole` knows servers without ranges.
 
 use std::hash::Hasher;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, RANGE};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, Url};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 
-use super::client::{self, Head, HeadError, Meta, header, host};
+use self::trouble::Trouble;
+use super::client::{self, Head, HeadError, Meta};
 use super::part::Part;
-use super::ranges::{BLOCK, Ranges, RunId, block_bytes, block_count};
+use super::ranges::{BLOCK, Ranges, RunId, block_bytes};
 use super::refusal::{self, Answer};
 use super::{Access, HubFile, Notice, Options, backoff};
 use crate::error::{Error, Kind, Result};
-use crate::human::{Bytes, Escaped};
+use crate::human::Bytes;
 
-/// A connection is looked at this often while it is silent.
-const LOOK: Duration = Duration::from_millis(500);
+mod ask;
+mod trouble;
+mod whole;
 
 /// A connection slower than this share of the others' mean is opened anew, a few times.
 const SLOW: f64 = 0.25;
@@ -96,57 +98,6 @@ pub(super) enum Ended {
     Retired,
     /// The server sends the whole file whatever is asked for.
     NoRanges,
-}
-
-/// Why an answer ended before its end.
-enum Trouble {
-    /// The connection broke or was silent; in words.
-    Broken(String),
-    /// The answer is not one to what was asked; in words.
-    Wrong(String),
-    /// The signed address, renewed so often, is not accepted (any more); in words.
-    Denied(u32, String),
-    /// A server refuses for now; in words.
-    Status(String, Answer),
-    NoRanges,
-    /// Far slower than the others: a new connection may be better.
-    Slow,
-    Fatal(Error),
-}
-
-impl Trouble {
-    fn broke(error: &reqwest::Error, url: &Url, idle: Duration) -> Self {
-        if !error.is_connect() && error.is_timeout() {
-            return Self::silent(url, idle);
-        }
-        let how = if error.is_connect() { "cannot be opened" } else { "broke" };
-        Self::Broken(format!("the connection to {} {how}: {}", host(url), refusal::root_cause(error)))
-    }
-
-    fn silent(url: &Url, idle: Duration) -> Self {
-        Self::Broken(format!("the connection to {} was silent for {} s", host(url), idle.as_secs()))
-    }
-
-    fn early(url: &Url) -> Self {
-        Self::Broken(format!("the connection to {} ended early", host(url)))
-    }
-
-    fn words(&self) -> &str {
-        match self {
-            Self::Broken(words) | Self::Wrong(words) | Self::Denied(_, words) | Self::Status(words, _) => {
-                words
-            }
-            Self::Fatal(error) => &error.message,
-            Self::NoRanges => "the server sends whole files only",
-            Self::Slow => "the connection is slow",
-        }
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Self::Fatal(error)
-    }
 }
 
 impl Transfer {
@@ -344,8 +295,9 @@ impl Transfer {
     fn close_gate(&self, wait: Duration, why: String) {
         let until = Instant::now() + wait;
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        if gate.is_none_or(|before| before < until) {
-            *gate = Some(until);
+        let before = *gate;
+        *gate = before.max(Some(until));
+        if is_news(before, until) {
             // A receiver that is gone has no use for it.
             let _ = self.notices.send(Notice::Wait { why, until });
         }
@@ -411,87 +363,6 @@ impl Transfer {
         Err(Trouble::early(response.url()))
     }
 
-    /// A request for a range, or for the whole, until its headers have come.
-    async fn ask(&self, range: Option<(u64, u64)>) -> std::result::Result<Response, Trouble> {
-        let (generation, url) = self.location.lock().await.clone();
-        let mut request = self.access.get(&self.client, &url);
-        if let Some((start, end)) = range {
-            request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
-        }
-        let idle = self.options.idle;
-        let response = match timeout(idle, request.send()).await {
-            Err(_) => return Err(Trouble::silent(&url, idle)),
-            Ok(Err(error)) => return Err(Trouble::broke(&error, &url, idle)),
-            Ok(Ok(response)) => response,
-        };
-        let status = response.status();
-        let answers = || refusal::says(&url, status.as_u16());
-        match status {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {}
-            _ if status.is_redirection() || [401, 403, 404, 410].contains(&status.as_u16()) => {
-                return Err(Trouble::Denied(generation, answers()));
-            }
-            _ if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
-                return Err(Trouble::Wrong(answers()));
-            }
-            _ => return Err(Trouble::Status(answers(), Answer::read(response).await)),
-        }
-        self.check(&response, range.unwrap_or((0, self.part.size())))?;
-        if range.is_some() && response.status() == StatusCode::OK {
-            return Err(Trouble::NoRanges);
-        }
-        Ok(response)
-    }
-
-    /// The answer must be about the bytes that were asked for.
-    fn check(&self, response: &Response, (start, end): (u64, u64)) -> std::result::Result<(), Trouble> {
-        let wrong = |how: String| Err(Trouble::Wrong(format!("{} {how}", host(response.url()))));
-        if let Some(encoding) = header(response.headers(), &CONTENT_ENCODING).filter(|e| e != "identity") {
-            return wrong(format!("sends {} instead of the bytes", Escaped(&encoding)));
-        }
-        if response.status() == StatusCode::PARTIAL_CONTENT {
-            let got = header(response.headers(), &CONTENT_RANGE).unwrap_or_default();
-            if !is_part(&got, start..end, self.part.size()) {
-                let asked = format!("bytes {start}-{}/{}", end - 1, self.part.size());
-                return wrong(format!("sends `{}` when asked for `{asked}`", Escaped(&got)));
-            }
-        } else if let Some(length) = response.content_length().filter(|length| *length != self.part.size()) {
-            return wrong(format!(
-                "sends a file of {} instead of {}",
-                Bytes(length),
-                Bytes(self.part.size())
-            ));
-        }
-        Ok(())
-    }
-
-    /// The next bytes of an answer. Silence breaks it off, and so does being far behind the others.
-    async fn chunk(
-        &self,
-        response: &mut Response,
-        run: &Run,
-        begun: Instant,
-        bytes: &mut u64,
-    ) -> std::result::Result<Option<impl AsRef<[u8]> + use<>>, Trouble> {
-        let (silent_since, idle) = (Instant::now(), self.options.idle);
-        loop {
-            if run.reopened < REOPENINGS && self.is_slow(begun, *bytes) {
-                return Err(Trouble::Slow);
-            }
-            match timeout(LOOK, response.chunk()).await {
-                Ok(Ok(chunk)) => {
-                    *bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-                    return Ok(chunk);
-                }
-                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
-                Err(_) if silent_since.elapsed() >= idle => {
-                    return Err(Trouble::silent(response.url(), idle));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
     /// Far slower than the others, for long enough to be sure, or for a moment while others wait for it.
     fn is_slow(&self, begun: Instant, bytes: u64) -> bool {
         let patience = if self.idle.load(Ordering::Relaxed) > 0 { 1.0 } else { 5.0 };
@@ -528,72 +399,12 @@ impl Transfer {
     pub(super) fn disk(&self, error: &std::io::Error) -> Error {
         disk_error(error, &self.file, &self.kept())
     }
-
-    /// The only connection to a server without ranges: take the whole again and again, until nothing is missing. Blocks
-    /// that are there already pass by.
-    pub(super) async fn work_whole(&self) -> Result<Ended> {
-        let mut failures = 0;
-        loop {
-            let woken = self.wake.notified();
-            let missing = (0..block_count(self.part.size())).any(|block| !self.part.has(block));
-            if !missing {
-                woken.await;
-                continue;
-            }
-            let before = self.part.bytes();
-            let Err(trouble) = self.fetch_whole().await else { continue };
-            failures = if self.part.bytes() > before { 0 } else { failures + 1 };
-            match trouble {
-                Trouble::Fatal(error) => return Err(error),
-                trouble if failures > self.patience(&trouble) => return Err(self.give_up(trouble)),
-                trouble => self.recover(trouble, failures).await?,
-            }
-        }
-    }
-
-    async fn fetch_whole(&self) -> std::result::Result<(), Trouble> {
-        self.pass_gate().await;
-        let mut response = self.ask(None).await?;
-        let (mut at, size, idle) = (0, self.part.size(), self.options.idle);
-        let mut hash = XxHash3_64::with_seed(0);
-        while at < size {
-            let chunk = match timeout(idle, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => return Err(Trouble::early(response.url())),
-                Ok(Err(error)) => return Err(Trouble::broke(&error, response.url(), idle)),
-                Err(_) => return Err(Trouble::silent(response.url(), idle)),
-            };
-            let mut rest: &[u8] = &chunk;
-            while !rest.is_empty() && at < size {
-                let block = at / BLOCK;
-                let end = block_bytes(block, size).end;
-                let (now, later) = rest.split_at(rest.len().min(usize::try_from(end - at).unwrap_or(0)));
-                let known = self.part.has(block);
-                if !known {
-                    self.part.write(now, at).map_err(|e| self.disk(&e))?;
-                    hash.write(now);
-                    self.came.fetch_add(now.len() as u64, Ordering::Relaxed);
-                }
-                at += now.len() as u64;
-                if at == end {
-                    if !known {
-                        self.part.mark(block, hash.finish()).map_err(|e| self.disk(&e))?;
-                        self.have.fetch_add(end - block * BLOCK, Ordering::Relaxed);
-                    }
-                    hash = XxHash3_64::with_seed(0);
-                }
-                rest = later;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Whether a `Content-Range` begins where it should and does not go further: a server may send less than asked for.
-fn is_part(text: &str, asked: Range<u64>, size: u64) -> bool {
-    let last = |rest: &str| rest.strip_suffix(&format!("/{size}"))?.parse::<u64>().ok();
-    let last = text.strip_prefix(&format!("bytes {}-", asked.start)).and_then(last);
-    last.is_some_and(|last| asked.contains(&last))
+/// Whether a wait is worth a line: all connections are told to wait at about the same time.
+fn is_news(before: Option<Instant>, until: Instant) -> bool {
+    const ABOUT: Duration = Duration::from_millis(500);
+    before.is_none_or(|before| before + ABOUT < until)
 }
 
 /// A disk that takes no more, or that fails.
@@ -615,22 +426,16 @@ mod tests {
     use crate::model::name::{RepoId, RepoPath};
 
     #[test]
-    fn a_part_begins_where_it_should_and_goes_no_further() {
-        for (text, expected) in [
-            ("bytes 100-199/1000", true),
-            ("bytes 100-150/1000", true),
-            ("bytes 100-100/1000", true),
-            ("bytes 100-200/1000", false),
-            ("bytes 100-99/1000", false),
-            ("bytes 101-199/1000", false),
-            ("bytes 0-199/1000", false),
-            ("bytes 100-199/1001", false),
-            ("bytes 100-199/*", false),
-            ("bytes */1000", false),
-            ("items 100-199/1000", false),
-            ("", false),
+    fn a_wait_is_said_once_for_all_connections() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        for (before, until, expected) in [
+            (None, now, true),
+            (Some(now), now, false),
+            (Some(now), now + second / 10, false),
+            (Some(now), now + second, true),
+            (Some(now + second), now, false),
         ] {
-            assert_eq!(is_part(text, 100..200, 1000), expected, "{text}");
+            assert_eq!(is_news(before, until), expected);
         }
     }
 
