@@ -6,11 +6,11 @@ mod chat;
 mod floors;
 mod help;
 mod hostile;
-mod quantize;
 mod kill;
 #[cfg(unix)]
 mod models;
 mod pull;
+mod quantize;
 mod real;
 mod run;
 mod show;

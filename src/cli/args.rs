@@ -222,6 +222,7 @@ pub(crate) struct RmArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct QuantizeArgs {
     /// The model to make smaller, best as F16, BF16 or F32
     #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath, required_unless_present = "compare")]

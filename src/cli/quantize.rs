@@ -114,7 +114,7 @@ impl Work {
             "into {}; needs {} on the disk and {} of memory",
             super::hub::shown(&self.output),
             Bytes(recipe.file_bytes),
-            Bytes(recipe.working_bytes(self.buffer()))
+            Bytes(recipe.working_bytes(Self::buffer()))
         );
         text
     }
@@ -182,7 +182,7 @@ impl Work {
         })
     }
 
-    fn buffer(&self) -> u64 {
+    fn buffer() -> u64 {
         let enough = machine::memory_available().is_none_or(|memory| memory > 2 * LARGE_BUFFER);
         if enough { LARGE_BUFFER } else { SMALL_BUFFER }
     }
@@ -194,7 +194,7 @@ impl Work {
             "output": self.output.to_string_lossy(),
             "bytes": { "before": self.header.file_bytes, "after": self.recipe.file_bytes },
             "bits_per_weight": self.recipe.bits_per_weight(),
-            "memory": self.recipe.working_bytes(self.buffer()),
+            "memory": self.recipe.working_bytes(Self::buffer()),
             "requantizes": self.requantizes,
             "tensors": self.recipe.steps.iter().map(|step| json!({
                 "name": step.name, "from": step.from.name, "to": step.to.name, "bytes": step.bytes,
@@ -323,7 +323,7 @@ impl Work {
             imatrix: imatrix.map(absolute).transpose()?,
             texts: self.texts(imatrix),
             realign: self.header.u64("general.alignment").is_some_and(|alignment| alignment != 32),
-            buffer: usize::try_from(self.buffer()).unwrap_or(usize::MAX),
+            buffer: usize::try_from(Self::buffer()).unwrap_or(usize::MAX),
         })
     }
 
@@ -456,7 +456,7 @@ fn output(store: &Store, source: &Path, args: &QuantizeArgs) -> Result<PathBuf> 
         || name.len() > 100
         || !name.chars().all(plain)
         || name.starts_with('.')
-        || name.ends_with(".gguf")
+        || Path::new(&name).extension().is_some_and(|ext| ext == "gguf")
     {
         return Err(Error::usage(format!("`{}` cannot be the name of a model", Escaped(&name)))
             .hint("`--as` takes letters, digits, `-`, `_` and `.`; `-o FILE` takes a path"));
@@ -464,7 +464,7 @@ fn output(store: &Store, source: &Path, args: &QuantizeArgs) -> Result<PathBuf> 
     Ok(store.ours().join(format!("{name}.gguf")))
 }
 
-/// `SmolLM2-135M-Instruct.Q4_1.gguf` to Q4_K_M is `smollm2-135m-instruct-q4_k_m`.
+/// `SmolLM2-135M-Instruct.Q4_1.gguf` to `Q4_K_M` is `smollm2-135m-instruct-q4_k_m`.
 fn derived_name(source: &Path, target: Target) -> String {
     let stem = source.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let stem = stem.split_once("-00001-of-").map_or(stem.as_str(), |(stem, _)| stem);

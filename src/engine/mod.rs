@@ -7,8 +7,8 @@ pub(crate) mod leave;
 pub(crate) mod llama;
 pub(crate) mod log;
 pub(crate) mod placement;
-pub(crate) mod quantize;
 pub(crate) mod quality;
+pub(crate) mod quantize;
 mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]

@@ -16,7 +16,6 @@ mod legacy;
 #[cfg(test)]
 mod tests;
 
-
 /// What a text did to a model's weights, by their names.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Imatrix {

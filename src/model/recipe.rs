@@ -93,7 +93,7 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// A type in any case, `int8` for Q8_0 or `int4` for Q4_K_M.
+    /// A type in any case, `int8` for `Q8_0` or `int4` for `Q4_K_M`.
     fn from_str(text: &str) -> Result<Self, String> {
         let upper = text.to_uppercase().replace('-', "_");
         match upper.as_str() {
@@ -158,15 +158,14 @@ impl Recipe {
     /// The most memory that a step takes, in bytes, when buffers are kept below `most`: what is read, what is made, and
     /// the numbers in between.
     pub(crate) fn working_bytes(&self, most: u64) -> u64 {
-        let needed = |step: &Step| match step.from == step.to {
-            true => 0,
-            false => (step.elements * 4 + step.bytes).min(most),
-        };
+        let needed =
+            |step: &Step| if step.from == step.to { 0 } else { (step.elements * 4 + step.bytes).min(most) };
         self.steps.iter().map(needed).max().unwrap_or(0)
     }
 }
 
 /// Facts of a model that the choice depends on.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct Facts {
     falcon: bool,
     glm5_next: bool,

@@ -28,9 +28,15 @@ pub(super) struct Verdict {
 }
 
 /// Measure how the predictions of `candidate` differ from those of `reference`.
-pub(super) fn measure(ui: &mut Ui, args: &QuantizeArgs, reference: &Path, candidate: &Path) -> Result<Verdict> {
+pub(super) fn measure(
+    ui: &mut Ui,
+    args: &QuantizeArgs,
+    reference: &Path,
+    candidate: &Path,
+) -> Result<Verdict> {
     let text = args.check_text.as_deref().map(load::read_text).transpose()?;
-    let headers = [reference, candidate].map(|path| Header::open(path).and_then(|header| header.with_parts(path)));
+    let headers =
+        [reference, candidate].map(|path| Header::open(path).and_then(|header| header.with_parts(path)));
     let [first, second] = headers;
     let (first, second) = (first?, second?);
     first.check_runnable(reference)?;
@@ -64,7 +70,8 @@ pub(super) fn alone(ui: &mut Ui, args: &QuantizeArgs, path: &Path) -> Result<()>
     };
     ui.stop_with_brake();
     let mut bar = ui.progress("measuring", 1000);
-    let go_on = |ui: &Ui| if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let go_on =
+        |ui: &Ui| if ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let weights = how.load(path, &mut |_| go_on(ui))?;
     let result = quality::perplexity(&mut how.open(&weights)?, how.text, plan.threads, &mut |done, all| {
         bar.set(done as u64 * 1000 / (all as u64).max(1));
@@ -77,7 +84,11 @@ pub(super) fn alone(ui: &mut Ui, args: &QuantizeArgs, path: &Path) -> Result<()>
         ui.json(&json!({ "tokens": tokens, "perplexity": { "value": perplexity.value, "error": perplexity.error } }))
     } else {
         let tokens = Thousands(tokens as u64);
-        ui.page(&format!("perplexity {} {} on {tokens} tokens\n", number(perplexity.value), error(perplexity)))
+        ui.page(&format!(
+            "perplexity {} {} on {tokens} tokens\n",
+            number(perplexity.value),
+            error(perplexity)
+        ))
     };
     Ok(())
 }
@@ -96,7 +107,8 @@ pub(super) fn load_plan(args: &QuantizeArgs) -> LoadPlan {
 /// Do both models and what measuring takes fit into memory at once?
 fn fit_together(first: &Header, second: &Header) -> bool {
     let shape = first.shape();
-    let logits = quality::memory_for_logits(usize::try_from(shape.vocabulary.unwrap_or(0)).unwrap_or(usize::MAX));
+    let logits =
+        quality::memory_for_logits(usize::try_from(shape.vocabulary.unwrap_or(0)).unwrap_or(usize::MAX));
     let weights = shape.tensor_bytes.saturating_add(second.shape().tensor_bytes);
     machine::memory_available().is_none_or(|memory| weights.saturating_add(2 * logits) < memory / 10 * 9)
 }
@@ -127,7 +139,11 @@ impl Verdict {
             ["perplexity of the result".to_owned(), number(c.candidate.value), error(c.candidate)],
             ["KL divergence, mean".to_owned(), format!("{:.5}", c.kl.value), format!("± {:.5}", c.kl.error)],
             ["KL divergence, 99 of 100 below".to_owned(), format!("{:.5}", c.kl_99), String::new()],
-            ["same most likely token".to_owned(), percent(c.top1.value), format!("± {}", percent(c.top1.error))],
+            [
+                "same most likely token".to_owned(),
+                percent(c.top1.value),
+                format!("± {}", percent(c.top1.error)),
+            ],
             ["size".to_owned(), percent(self.size), String::new()],
         ];
         format!("{}{}\n", columns(&rows), self.line())
@@ -166,8 +182,12 @@ impl Verdict {
         if self.grade >= least {
             return Ok(());
         }
-        Err(Error::failed(format!("the verdict is {}, `--fail-below {}` was given", self.grade.as_str(), least.as_str()))
-            .hint("try a larger type such as `--to q5_k_m`, or `--calibrate TEXTFILE`"))
+        Err(Error::failed(format!(
+            "the verdict is {}, `--fail-below {}` was given",
+            self.grade.as_str(),
+            least.as_str()
+        ))
+        .hint("try a larger type such as `--to q5_k_m`, or `--calibrate TEXTFILE`"))
     }
 
     /// How much was measured on.

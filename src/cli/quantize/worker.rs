@@ -50,7 +50,9 @@ pub(crate) fn work(ui: &mut Ui) -> Result<()> {
     log::listen(Some(Box::new(ui::work_line)), ui::last_words);
     let guard = leave_with_parent(job.output.clone());
     let imatrix = match &job.imatrix {
-        Some(path) => Imatrix::read(path)?.means().into_iter().map(|(name, v)| (name.to_owned(), v)).collect(),
+        Some(path) => {
+            Imatrix::read(path)?.means().into_iter().map(|(name, v)| (name.to_owned(), v)).collect()
+        }
         None => Vec::new(),
     };
     quantize::quantize(&quantize::Job {

@@ -2,6 +2,7 @@ use super::*;
 use crate::engine::GpuLayers;
 use tiny_gguf::{FEED_FORWARD, LAYERS, Tensor, Tiny, Value, WIDTH};
 
+#[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
 #[path = "../../../tests/support/tiny_gguf.rs"]
 mod tiny_gguf;
 

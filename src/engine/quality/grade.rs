@@ -3,7 +3,7 @@
 //! The thresholds are for a model held against what it was quantized from, on `assets/check/check.txt`. Measured there
 //! (mean KL divergence, top-1 agreement), without an importance matrix:
 //!
-//! | | demo, 2.6 M | SmolLM2 135M | Gemma 3 270M | Llama 3 8B |
+//! | | demo, 2.6 M | `SmolLM2` 135M | Gemma 3 270M | Llama 3 8B |
 //! |---|---|---|---|---|
 //! | `q8_0` | 0.0015, 97.5 % | 0.0046, 95.3 % | 0.0039, 95.8 % | 0.0014, 97.7 % |
 //! | `q6_k` | 0.0093, 93.5 % | 0.0114, 93.0 % | 0.0107, 94.3 % | 0.0055, 96.0 % |
@@ -13,9 +13,9 @@
 //! | `q4_0` | 0.154, 76.6 % | 0.303, 68.5 % | 0.513, 62.9 % | 0.072 |
 //! | `q2_k` | 0.808, 50.8 % | | | 0.445, 71.1 % |
 //!
-//! SmolLM2 and Gemma are not what their makers published: their F16 was unpacked from a file of 4 bits (`Q4_1`, and
+//! `SmolLM2` and Gemma are not what their makers published: their F16 was unpacked from a file of 4 bits (`Q4_1`, and
 //! `Q4_K_M`, which comes back all but unharmed), and other grids of few bits fit that badly. The last column is
-//! llama.cpp's own (`tools/perplexity/README.md`, WikiText, `iq4_xs` with an importance matrix). Small models suffer more
+//! llama.cpp's own (`tools/perplexity/README.md`, `WikiText`, `iq4_xs` with an importance matrix). Small models suffer more
 //! from the same number of bits than large ones and are more often fair or poor; and the same word does not mean that two
 //! models can do the same.
 //!

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
-use super::rows::Packed;
 use super::Vocabulary;
+use super::rows::Packed;
 use crate::engine::Token;
 use crate::error::{Error, Result};
 

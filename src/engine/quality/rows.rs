@@ -21,6 +21,7 @@ const DEPTH: f32 = 16.0;
 /// llama.cpp compares with a reference in this form (`log_softmax` into `uint16_t`); so do we, also where the
 /// reference is in memory, for the same figures. The loss, the negative log-probability of the text's own token, is
 /// kept as it was: 16 bits cut it off at [`DEPTH`], which makes a reference that knows little of a text look better.
+#[expect(clippy::struct_field_names, reason = "the word that llama.cpp uses")]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Scale {
     pub(super) scale: f32,
@@ -262,7 +263,7 @@ fn narrow(x: f64) -> f32 {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "small numbers; exact ones")]
+#[expect(clippy::float_cmp, reason = "exact ones")]
 mod tests {
     use super::*;
 

@@ -19,7 +19,7 @@ const DATASETS: &str = "imatrix.datasets";
 const CHUNKS: &str = "imatrix.chunk_count";
 const CHUNK_SIZE: &str = "imatrix.chunk_size";
 /// More rows than any text has; below it a double, and so `llround`, is exact.
-const MOST_ROWS: f32 = (1_u64 << 53) as f32;
+const MOST_ROWS: f32 = 9_007_199_254_740_992.0;
 
 /// Read from a stream of `len` bytes; `quoted` names it in errors.
 pub(super) fn read(mut stream: impl Read + Seek, len: u64, quoted: &str) -> Result<Imatrix> {

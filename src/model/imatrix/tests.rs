@@ -264,7 +264,10 @@ fn a_model_is_matched_by_name_and_size() {
         |name: &str, len: u64| (name.to_owned(), squares(&vec![1.0; usize::try_from(len).unwrap()], &[1]));
     let mut imatrix =
         Imatrix { entries: matrices.iter().map(|t| entry(&t.name, t.dims[0])).collect(), ..small() };
-    assert_eq!(imatrix.fit(&model).unwrap(), Coverage { matched: 14, ..Coverage::default() });
+    assert_eq!(
+        imatrix.fit(&model).unwrap(),
+        super::coverage::Coverage { matched: 14, ..super::coverage::Coverage::default() }
+    );
     imatrix.entries.remove("blk.1.attn_q.weight");
     imatrix.entries.extend([entry("output.weight", 64)]);
     let coverage = imatrix.fit(&model).unwrap();
