@@ -37,6 +37,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
+            [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
+            [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -195,6 +197,42 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'infer;quantize' {
+            [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'The type to make: int4, int8, or one of those below')
+            [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Write this file')
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write this file')
+            [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'Keep it under this name, for `infer run NAME` [default: made from the source''s name]')
+            [CompletionResult]::new('--imatrix', '--imatrix', [CompletionResultType]::ParameterName, 'Use an importance matrix, a file of llama.cpp''s or of `--calibrate`')
+            [CompletionResult]::new('--calibrate', '--calibrate', [CompletionResultType]::ParameterName, 'Compute an importance matrix from this text first, and keep it beside the result')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--check-text', '--check-text', [CompletionResultType]::ParameterName, 'Measure on this text in place of the one inside the program')
+            [CompletionResult]::new('--fail-below', '--fail-below', [CompletionResultType]::ParameterName, 'Exit with 1 when the verdict is worse')
+            [CompletionResult]::new('--compare', '--compare', [CompletionResultType]::ParameterName, 'Only measure: how the predictions of B differ from those of A; without B, the perplexity of A')
+            [CompletionResult]::new('--allow-requantize', '--allow-requantize', [CompletionResultType]::ParameterName, 'Take a source that is quantized already')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Show the plan, and make nothing')
+            [CompletionResult]::new('--no-check', '--no-check', [CompletionResultType]::ParameterName, 'Do not measure the result')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the source, or replace the result, without asking')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the source, or replace the result, without asking')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;quantize-worker' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'json')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'infer;completions' {
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
@@ -211,6 +249,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
+            [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
+            [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -231,6 +271,12 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;rm' {
+            break
+        }
+        'infer;help;quantize' {
+            break
+        }
+        'infer;help;quantize-worker' {
             break
         }
         'infer;help;completions' {

@@ -34,6 +34,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand show 'Show what is in a model, and whether one of the hub would fit here'
             cand rm 'Remove models and partial downloads'
             cand remove 'Remove models and partial downloads'
+            cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+            cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -183,6 +185,40 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'infer;quantize'= {
+            cand --to 'The type to make: int4, int8, or one of those below'
+            cand -o 'Write this file'
+            cand --output 'Write this file'
+            cand --as 'Keep it under this name, for `infer run NAME` [default: made from the source''s name]'
+            cand --imatrix 'Use an importance matrix, a file of llama.cpp''s or of `--calibrate`'
+            cand --calibrate 'Compute an importance matrix from this text first, and keep it beside the result'
+            cand -t 'Threads [default: the cores that this process may use]'
+            cand --threads 'Threads [default: the cores that this process may use]'
+            cand --check-text 'Measure on this text in place of the one inside the program'
+            cand --fail-below 'Exit with 1 when the verdict is worse'
+            cand --compare 'Only measure: how the predictions of B differ from those of A; without B, the perplexity of A'
+            cand --allow-requantize 'Take a source that is quantized already'
+            cand --dry-run 'Show the plan, and make nothing'
+            cand --no-check 'Do not measure the result'
+            cand -y 'Download the source, or replace the result, without asking'
+            cand --yes 'Download the source, or replace the result, without asking'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;quantize-worker'= {
+            cand --json 'json'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'infer;completions'= {
             cand -q 'Only errors and what was asked for'
             cand --quiet 'Only errors and what was asked for'
@@ -198,6 +234,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand list 'List the models on this machine, and downloads that did not end'
             cand show 'Show what is in a model, and whether one of the hub would fit here'
             cand rm 'Remove models and partial downloads'
+            cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+            cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -212,6 +250,10 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;show'= {
         }
         &'infer;help;rm'= {
+        }
+        &'infer;help;quantize'= {
+        }
+        &'infer;help;quantize-worker'= {
         }
         &'infer;help;completions'= {
         }

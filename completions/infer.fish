@@ -36,6 +36,8 @@ complete -c infer -n "__fish_infer_needs_command" -f -a "ls" -d 'List the models
 complete -c infer -n "__fish_infer_needs_command" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
 complete -c infer -n "__fish_infer_needs_command" -f -a "rm" -d 'Remove models and partial downloads'
 complete -c infer -n "__fish_infer_needs_command" -f -a "remove" -d 'Remove models and partial downloads'
+complete -c infer -n "__fish_infer_needs_command" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+complete -c infer -n "__fish_infer_needs_command" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
 complete -c infer -n "__fish_infer_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
 complete -c infer -n "__fish_infer_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c infer -n "__fish_infer_using_subcommand run" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
@@ -141,14 +143,38 @@ complete -c infer -n "__fish_infer_using_subcommand remove" -l json -d 'Print on
 complete -c infer -n "__fish_infer_using_subcommand remove" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand remove" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand remove" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l to -d 'The type to make: int4, int8, or one of those below' -r
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s o -l output -d 'Write this file' -r -F
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l as -d 'Keep it under this name, for `infer run NAME` [default: made from the source\'s name]' -r
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l imatrix -d 'Use an importance matrix, a file of llama.cpp\'s or of `--calibrate`' -r -F
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l calibrate -d 'Compute an importance matrix from this text first, and keep it beside the result' -r -F
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l check-text -d 'Measure on this text in place of the one inside the program' -r -F
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l fail-below -d 'Exit with 1 when the verdict is worse' -r -f -a "good\t''
+fair\t''"
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l compare -d 'Only measure: how the predictions of B differ from those of A; without B, the perplexity of A' -r -F
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l allow-requantize -d 'Take a source that is quantized already'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l dry-run -d 'Show the plan, and make nothing'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l no-check -d 'Do not measure the result'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s y -l yes -d 'Download the source, or replace the result, without asking'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -l json -d 'Print one JSON object'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand quantize" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -l json
+complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -s h -l help -d 'Print help'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "run" -d 'Answer one prompt'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "chat" -d 'Hold a conversation'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "rm" -d 'Remove models and partial downloads'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "completions" -d 'Print a completion script for a shell'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "run" -d 'Answer one prompt'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "chat" -d 'Hold a conversation'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "rm" -d 'Remove models and partial downloads'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

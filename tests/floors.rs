@@ -18,7 +18,7 @@ const FLOORS: [(&str, &[&str]); 7] = [
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.
-const HOMES: [(&str, &str); 21] = [
+const HOMES: [(&str, &str); 19] = [
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("directories", "cli/dirs"),
@@ -31,8 +31,6 @@ const HOMES: [(&str, &str); 21] = [
     ("tokio", "model/hub"),
     ("futures_util", "model/hub"),
     ("sha2", "model/hub"),
-    ("twox_hash", "model/hub"),
-    ("fastrand", "model/hub"),
     ("toml", "model/registry"),
     ("strsim", "model"),
     ("fs4", "model/store"),
