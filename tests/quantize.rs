@@ -249,6 +249,61 @@ fn a_disk_that_takes_no_more_leaves_nothing() {
     assert_eq!(names(home.path()), ["demo.gguf"]);
 }
 
+#[test]
+fn the_verdict_is_measured_written_into_the_file_and_heeded() {
+    let text = "The quick brown fox jumps over the lazy dog. ".repeat(60);
+    let start = || {
+        quantize(&["demo.gguf", "-t", "1", "--check-text", "text.txt", "--json", "-o", "made.gguf"])
+            .file("text.txt", &*text)
+    };
+    let ran = start().args(["--to", "int8"]).stdout_is(|_| true).run();
+    let made: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let verdict = &made["verdict"];
+    assert_eq!(verdict["grade"], "good", "{verdict}");
+    assert!(verdict["kl_divergence"]["mean"]["value"].as_f64().unwrap() < 0.05, "{verdict}");
+    let line = verdict["text"].as_str().unwrap();
+    let file = std::fs::read(ran.home.path().join("made.gguf")).unwrap();
+    assert!(file.windows(line.len()).any(|window| window == line.as_bytes()), "{line}");
+    let again =
+        Infer::new().home(&ran.home).args(["quantize", "--compare", "demo.gguf", "made.gguf", "-t", "1"]);
+    again.args(["--check-text", "text.txt", "--json"]).stdout(format!("{verdict}\n")).run();
+    // Four bits are too few for words that the model has never seen.
+    let ran = start().args(["--to", "iq4_xs", "--fail-below", "good"]).status(1).stdout_is(|_| true).run();
+    assert!(
+        ran.stdout.contains("\"grade\":\"") && ran.stdout.contains("--fail-below good"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.home.path().join("made.gguf").exists());
+}
+
+#[test]
+fn a_text_to_calibrate_on_becomes_a_matrix_beside_the_result() {
+    let text = "My name is Ada. What is the capital of France? It is Paris. ".repeat(60);
+    let ran = quantize(&["demo.gguf", "--calibrate", "text.txt", "-o", "made.gguf", "-q"])
+        .args(QUICK)
+        .file("text.txt", &*text)
+        .stdout("made.gguf\n")
+        .run();
+    assert_eq!(names(ran.home.path()), ["demo.gguf", "made.gguf", "made.imatrix.gguf"]);
+    let with = std::fs::read(ran.home.path().join("made.gguf")).unwrap();
+    Infer::new()
+        .home(&ran.home)
+        .args(["quantize", "demo.gguf", "--imatrix", "made.imatrix.gguf", "-o", "again.gguf", "-q"])
+        .args(QUICK)
+        .stdout("again.gguf\n")
+        .run();
+    assert!(std::fs::read(ran.home.path().join("again.gguf")).unwrap() == with);
+    Infer::new()
+        .home(&ran.home)
+        .file("other.gguf", Tiny::llama().bytes())
+        .args(["quantize", "other.gguf", "--imatrix", "made.imatrix.gguf", "-o", "x.gguf", "-q"])
+        .args(QUICK)
+        .status(1)
+        .stderr_is(|err| err.starts_with("error: ") && err.lines().count() <= 2)
+        .run();
+}
+
 /// Kill a process at ten moments of its work: the source stays, and what is there besides is whole.
 #[cfg(unix)]
 fn killed(victim: fn(u32) -> Option<u32>) {

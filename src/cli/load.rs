@@ -285,16 +285,45 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::Sampling;
     use crate::engine::llama::Llama;
+    use crate::engine::{Sampling, quantize};
+    use crate::model::recipe::Target;
     use crate::session::{Message, Now, Role, Session};
 
-    /// The held-out questions of the demo model through the whole of `session` and the real engine.
     #[test]
     fn the_demo_model_answers_what_its_readme_says() {
         let folder = tempfile::tempdir().unwrap();
         let path = crate::model::demo::unpack(folder.path()).unwrap();
-        let header = Header::open(&path).unwrap();
+        let right = right_answers(&path);
+        assert!(right >= 188, "{right} of 200, the README says 190");
+    }
+
+    #[test]
+    fn the_demo_model_answers_the_same_with_fewer_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = crate::model::demo::unpack(folder.path()).unwrap();
+        for (target, stated) in [(Target::Q8_0, 190), (Target::Q4_0, 190), (Target::Q4KM, 191)] {
+            let output = folder.path().join(target.name());
+            let job = quantize::Job {
+                source: &source,
+                output: &output,
+                ftype: target.ftype(),
+                threads: 1,
+                requantize: false,
+                imatrix: &[],
+                texts: &[],
+                realign: false,
+                buffer: 0,
+            };
+            quantize::quantize(&job).unwrap();
+            let right = right_answers(&output);
+            assert!(right + 2 >= stated, "{target}: {right} of 200, the README says {stated}");
+        }
+    }
+
+    /// How many of the held-out questions a model answers through the whole of `session` and the real engine.
+    fn right_answers(path: &Path) -> usize {
+        let header = Header::open(path).unwrap();
         let template = template(None, &header, &header.shape()).unwrap();
         let plan = LoadPlan {
             gpu_layers: GpuLayers::Count(0),
@@ -303,11 +332,10 @@ mod tests {
             threads: 1,
             kv: KvType::F16,
         };
-        let weights = Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
+        let weights = Weights::load(path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
         let mut session = Session::new(weights.open(Arc::default()).unwrap(), template);
         let questions = include_str!("../../assets/demo/eval.jsonl").lines();
-        let right = questions.filter(|line| is_answered(&mut session, line)).count();
-        assert!(right >= 188, "{right} of 200, the README says 190");
+        questions.filter(|line| is_answered(&mut session, line)).count()
     }
 
     fn is_answered(session: &mut Session<Llama<'_>>, line: &str) -> bool {
