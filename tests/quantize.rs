@@ -251,7 +251,8 @@ fn a_disk_that_takes_no_more_leaves_nothing() {
 
 #[test]
 fn the_verdict_is_measured_written_into_the_file_and_heeded() {
-    let text = "The quick brown fox jumps over the lazy dog. ".repeat(60);
+    // The beginning is enough for a few chunks of the demo's short tokens.
+    let text: String = include_str!("../assets/check/check.txt").chars().take(3000).collect();
     let start = || {
         quantize(&["demo.gguf", "-t", "1", "--check-text", "text.txt", "--json", "-o", "made.gguf"])
             .file("text.txt", &*text)
@@ -260,20 +261,32 @@ fn the_verdict_is_measured_written_into_the_file_and_heeded() {
     let made: Json = serde_json::from_str(&ran.stdout).unwrap();
     let verdict = &made["verdict"];
     assert_eq!(verdict["grade"], "good", "{verdict}");
-    assert!(verdict["kl_divergence"]["mean"]["value"].as_f64().unwrap() < 0.05, "{verdict}");
     let line = verdict["text"].as_str().unwrap();
     let file = std::fs::read(ran.home.path().join("made.gguf")).unwrap();
     assert!(file.windows(line.len()).any(|window| window == line.as_bytes()), "{line}");
-    let again =
-        Infer::new().home(&ran.home).args(["quantize", "--compare", "demo.gguf", "made.gguf", "-t", "1"]);
-    again.args(["--check-text", "text.txt", "--json"]).stdout(format!("{verdict}\n")).run();
+    let again = Infer::new()
+        .home(&ran.home)
+        .args([
+            "quantize",
+            "--compare",
+            "demo.gguf",
+            "made.gguf",
+            "-t",
+            "1",
+            "--check-text",
+            "text.txt",
+            "--json",
+        ])
+        .stdout_is(|_| true)
+        .run();
+    let again: Json = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!((&again["text"], &again["tokens"]), (&verdict["text"], &verdict["tokens"]));
     // Four bits are too few for words that the model has never seen.
-    let ran = start().args(["--to", "iq4_xs", "--fail-below", "good"]).status(1).stdout_is(|_| true).run();
-    assert!(
-        ran.stdout.contains("\"grade\":\"") && ran.stdout.contains("--fail-below good"),
-        "{}",
-        ran.stdout
-    );
+    let ran = start()
+        .args(["--to", "iq4_xs", "--fail-below", "good"])
+        .status(1)
+        .stdout_is(|out| out.contains("\"grade\":\"fair\"") && out.contains("--fail-below good"))
+        .run();
     assert!(ran.home.path().join("made.gguf").exists());
 }
 
