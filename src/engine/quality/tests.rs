@@ -209,30 +209,3 @@ fn the_demo_model_is_like_itself() {
     let stopped = perplexity(&mut how.open(&weights).unwrap(), &text, 1, &mut go_on).unwrap_err();
     assert_eq!(stopped.kind, Kind::Interrupted);
 }
-
-/// Print what two files are like, to be held against llama.cpp's `llama-perplexity -c 512 -b 512`: `QUALITY_FILES` has
-/// their paths with a colon between them, `QUALITY_TEXT` a text's path, `QUALITY_APART` is for one at a time.
-#[test]
-#[ignore = "a tool for a person"]
-fn compare_two_files() {
-    let files = std::env::var("QUALITY_FILES").unwrap();
-    let (reference, candidate) = files.split_once(':').unwrap();
-    let own = std::env::var("QUALITY_TEXT").map(|path| std::fs::read_to_string(path).unwrap());
-    let plan = plan(crate::machine::threads());
-    let how = Measuring {
-        plan: &plan,
-        text: own.as_deref().unwrap_or(CHECK),
-        together: std::env::var("QUALITY_APART").is_err(),
-        folder: &std::env::temp_dir(),
-        brake: Brake::default(),
-    };
-    let mut sink = |_: Event<'_>| ControlFlow::Continue(());
-    let started = std::time::Instant::now();
-    let all = compare_files(Path::new(reference), Path::new(candidate), &how, &mut sink).unwrap();
-    println!("{all:#?}\n{}\n{:?}", Verdict { comparison: &all, better: None }, started.elapsed());
-    let weights = how.load(Path::new(candidate), &mut sink).unwrap();
-    let started = std::time::Instant::now();
-    let mut model = how.open(&weights).unwrap();
-    let alone = perplexity(&mut model, how.text, plan.threads, &mut go_on).unwrap();
-    println!("{alone:?}\n{:?}", started.elapsed());
-}
