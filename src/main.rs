@@ -16,6 +16,10 @@
 //! reads its header and refuses what cannot run, `model::fit` decides the window, `engine::llama` loads. Then
 //! `session` renders the model's own template, brings the KV cache to the wanted tokens and runs the one generation
 //! loop; its events come back up to `cli`, which alone prints.
+//!
+//! A download's way: `cli::pull` shows it, `model::pull` plans and publishes, `model::hub` brings the bytes, `model::store`
+//! knows what lies where. Quantizing: `model::recipe` predicts, `cli::quantize` lets a child do it in `engine::quantize`, and
+//! `engine::quality` measures what it cost.
 
 mod cli;
 mod engine;

@@ -136,6 +136,23 @@ fn another_alignment_is_brought_to_the_usual_one() {
 }
 
 #[test]
+fn a_source_in_parts_becomes_one_file() {
+    let parts = Tiny::llama().split(2);
+    let ran = Infer::new()
+        .file("tiny-00001-of-00002.gguf", parts[0].bytes())
+        .file("tiny-00002-of-00002.gguf", parts[1].bytes())
+        .args(["quantize", "tiny-00001-of-00002.gguf", "--to", "q8_0", "-q", "-o", "made.gguf"])
+        .args(QUICK)
+        .stdout("made.gguf\n")
+        .run();
+    Infer::new()
+        .home(&ran.home)
+        .args(["run", "made.gguf", "--raw", "-n", "2", "--temp", "0", "-t", "1", "hello world"])
+        .stdout_is(|_| true)
+        .run();
+}
+
+#[test]
 fn a_source_that_is_quantized_is_refused_unless_that_is_wanted() {
     let first =
         quantize(&["demo.gguf", "-q", "--to", "q8_0", "-o", "q8.gguf"]).args(QUICK).stdout("q8.gguf\n").run();
