@@ -77,7 +77,8 @@ class Hub:
         """What has happened since this was last asked."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        # The test's own frame says now and then that it is still running.
+        return json.loads(next(line for line in self.process.stdout if line.startswith("{")))
 
     def close(self):
         self.process.kill()
@@ -137,11 +138,11 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--tools", type=listed, default=list(TOOLS))
     parser.add_argument("--pace", type=listed, default=["capped", "uncapped"])
-    parser.add_argument("--folder", default=ROOT / "target/tmp")
+    parser.add_argument("--folder", type=lambda text: Path(text).resolve(), default=ROOT / "target/tmp")
     args = parser.parse_args()
     tools = [tool for tool in args.tools if is_there(tool)]
     binary = test_binary()
-    Path(args.folder).mkdir(parents=True, exist_ok=True)
+    args.folder.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0
     print(f"{os.cpu_count()} processors, load {load:.1f} before; median of {args.runs}\n")
     print("pace      MB    program          wall s    MB/s  share   cpu s  rss MB  tcp  cdn  hub  twice  tail s")
