@@ -103,7 +103,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__chat)
-            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --quiet --verbose --help"
+            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -139,6 +139,10 @@ _infer() {
                     ;;
                 --kv)
                     COMPREPLY=($(compgen -W "f16 q8_0 q4_0" -- "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --temp)
@@ -209,7 +213,7 @@ _infer() {
                     return 0
                     ;;
                 --overflow)
-                    COMPREPLY=($(compgen -W "rebuild stop" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "slide rebuild stop" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -584,7 +588,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__run)
-            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
+            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -620,6 +624,10 @@ _infer() {
                     ;;
                 --kv)
                     COMPREPLY=($(compgen -W "f16 q8_0 q4_0" -- "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --temp)
@@ -720,7 +728,7 @@ _infer() {
                     return 0
                     ;;
                 --overflow)
-                    COMPREPLY=($(compgen -W "rebuild stop" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "slide rebuild stop" -- "${cur}"))
                     return 0
                     ;;
                 *)

@@ -47,6 +47,7 @@ complete -c infer -n "__fish_infer_using_subcommand run" -s c -l ctx -d 'Context
 complete -c infer -n "__fish_infer_using_subcommand run" -l kv -d 'Type of the KV cache' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"
+complete -c infer -n "__fish_infer_using_subcommand run" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
@@ -64,7 +65,8 @@ off\t''"
 complete -c infer -n "__fish_infer_using_subcommand run" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l stop -d 'Stop before this text (repeatable)' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -s f -l file -d 'Add a file to the prompt (repeatable)' -r -F
-complete -c infer -n "__fish_infer_using_subcommand run" -l overflow -d 'What to do when the window is full [default: stop]' -r -f -a "rebuild\t'Drop the oldest whole turns and evaluate the rest again'
+complete -c infer -n "__fish_infer_using_subcommand run" -l overflow -d 'What to do when the window is full [default: stop]' -r -f -a "slide\t'Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache'
+rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
 stop\t'End the answer'"
 complete -c infer -n "__fish_infer_using_subcommand run" -s y -l yes -d 'Download the model without asking when it is not here'
 complete -c infer -n "__fish_infer_using_subcommand run" -l stats -d 'Print statistics on stderr'
@@ -80,6 +82,7 @@ complete -c infer -n "__fish_infer_using_subcommand chat" -s c -l ctx -d 'Contex
 complete -c infer -n "__fish_infer_using_subcommand chat" -l kv -d 'Type of the KV cache' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"
+complete -c infer -n "__fish_infer_using_subcommand chat" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
@@ -96,7 +99,8 @@ on\t''
 off\t''"
 complete -c infer -n "__fish_infer_using_subcommand chat" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l stop -d 'Stop before this text (repeatable)' -r
-complete -c infer -n "__fish_infer_using_subcommand chat" -l overflow -d 'What to do when the window is full [default: rebuild]' -r -f -a "rebuild\t'Drop the oldest whole turns and evaluate the rest again'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l overflow -d 'What to do when the window is full [default: slide]' -r -f -a "slide\t'Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache'
+rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
 stop\t'End the answer'"
 complete -c infer -n "__fish_infer_using_subcommand chat" -s y -l yes -d 'Download the model without asking when it is not here'
 complete -c infer -n "__fish_infer_using_subcommand chat" -l stats -d 'Print statistics on stderr'

@@ -27,9 +27,9 @@ fn a_pipe_alone_is_the_prompt_and_its_last_newline_is_not() {
 }
 
 #[test]
-fn arguments_files_and_the_pipe_are_joined_by_blank_lines_in_this_order() {
+fn files_arguments_and_the_pipe_are_joined_by_blank_lines_in_this_order() {
     let tokens = |ran: &str| serde_json::from_str::<Value>(ran).map(|v| v["tokens"]["prompt"].as_u64());
-    let joined = run().args(["--json", "Repeat:\n\none\n\ntwo\n\nthree"]).stdout_is(|_| true).run();
+    let joined = run().args(["--json", "one\n\ntwo\n\nRepeat:\n\nthree"]).stdout_is(|_| true).run();
     let parts = run()
         .args(["--json", "Repeat:", "-f", "one.txt", "-f", "two.txt"])
         .file("one.txt", "one\n")
@@ -64,7 +64,7 @@ fn json_has_exactly_the_documented_keys() {
     assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated");
     assert_eq!(keys(&value["ms"]), "load ttft tpot total");
     assert_eq!(keys(&value["tokens_per_second"]), "prefill decode");
-    assert_eq!(keys(&value["context"]), "size used dropped_turns");
+    assert_eq!(keys(&value["context"]), "size used dropped_turns dropped_tokens evictions");
     assert_eq!(keys(&value["sampling"]), "temp top_k top_p min_p repeat_penalty seed");
     assert_eq!(value["model"], "demo");
     assert_eq!(value["text"], "3 + 4 = 7.");

@@ -71,7 +71,7 @@ Examples:
 
 A model that is not on this machine is offered for download on a terminal, and fetched without a question with \
 `--yes`. `demo` is a tiny one inside the program. \
-The answer goes to stdout and everything else to stderr. Arguments, files and piped input are joined by blank \
+The answer goes to stdout and everything else to stderr. Files, arguments and piped input are joined by blank \
 lines, in this order, into one prompt. Without any of them, on a terminal, `run` becomes `chat`.";
 
 const CHAT_EXAMPLES: &str = "\
@@ -322,7 +322,7 @@ pub(crate) struct ChatArgs {
     #[command(flatten)]
     pub(crate) common: AnswerArgs,
 
-    /// What to do when the window is full [default: rebuild]
+    /// What to do when the window is full [default: slide]
     #[arg(long, value_name = "HOW", env = "INFER_OVERFLOW")]
     pub(crate) overflow: Option<OverflowArg>,
 }
@@ -399,6 +399,10 @@ pub(crate) struct ContextArgs {
     /// Type of the KV cache
     #[arg(help_heading = "Context", long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
     pub(crate) kv: KvArg,
+
+    /// First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does
+    #[arg(help_heading = "Context", long, value_name = "N", env = "INFER_KEEP")]
+    pub(crate) keep: Option<u32>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -496,7 +500,9 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum OverflowArg {
-    /// Drop the oldest whole turns and evaluate the rest again
+    /// Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache
+    Slide,
+    /// Drop the same, and evaluate the rest again: exact, slower
     Rebuild,
     /// End the answer
     Stop,

@@ -29,7 +29,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<
     if let Some(system) = &args.common.system {
         session.set_system(system);
     }
-    let overflow = load::overflow(args.overflow, Overflow::Rebuild);
+    let overflow = load::overflow(args.overflow, Overflow::Slide);
     if ui.has_piped_input() {
         return Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow).run(&mut Piped);
     }

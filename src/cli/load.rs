@@ -59,6 +59,7 @@ pub(crate) fn load(
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
     let plan = plan(ui, args, &shape)?;
     check_positions(&header, plan.ctx)?;
+    check_keep(args.context.keep, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, path, &plan)?;
     if ui.is_verbose() {
@@ -132,6 +133,18 @@ fn check_kv(kv: KvType, shape: &Shape) -> Result<()> {
         "a quantized KV cache needs heads of a multiple of {BLOCK} values; here they have {key}"
     ))
     .hint("leave `--kv` out"))
+}
+
+/// What always stays must leave room for what comes and goes.
+fn check_keep(keep: Option<u32>, ctx: u32) -> Result<()> {
+    match keep {
+        Some(keep) if keep > ctx / 2 => Err(Error::usage(format!(
+            "`--keep {keep}` leaves too little of a context of {} tokens",
+            Thousands(ctx.into())
+        ))
+        .hint(format!("`--keep` takes up to half of the context: {}", ctx / 2))),
+        _ => Ok(()),
+    }
 }
 
 /// A model that learned its positions has none beyond.
@@ -211,6 +224,7 @@ pub(crate) fn options(args: &AnswerArgs, settings: &mut Settings, overflow: Over
         max_tokens: args.max_tokens,
         think: think(args.think),
         overflow,
+        keep: args.context.keep.unwrap_or(0) as usize,
         now: jiff::ZonedDateTime::now().datetime(),
     }
 }
@@ -226,6 +240,7 @@ pub(crate) fn think(arg: ThinkArg) -> Think {
 pub(crate) fn overflow(arg: Option<OverflowArg>, default: Overflow) -> Overflow {
     match arg {
         None => default,
+        Some(OverflowArg::Slide) => Overflow::Slide,
         Some(OverflowArg::Rebuild) => Overflow::Rebuild,
         Some(OverflowArg::Stop) => Overflow::Stop,
     }
@@ -349,6 +364,7 @@ mod tests {
             max_tokens: Some(300),
             think: Think::Auto,
             overflow: Overflow::Stop,
+            keep: 0,
             now: Now::default(),
         };
         let answer = session.say(&last.content, &options, &mut |_| ControlFlow::Continue(())).unwrap();

@@ -19,7 +19,7 @@ use crate::session::{Finish, Options, Outcome, Overflow, Session};
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
     // A model that isn't there is told before a prompt is read that may take its time.
     let found = load::locate(ui, &args.common)?;
-    let prompt = gather(ui, &args)?;
+    let (prompt, preamble) = gather(ui, &args)?;
     if prompt.trim().is_empty() {
         if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
             return chat::run(ui, &ChatArgs { common: args.common, overflow: args.overflow }, matches);
@@ -43,6 +43,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
     if let Some(system) = &args.common.system {
         session.set_system(system);
     }
+    session.set_preamble(preamble);
     let overflow = load::overflow(args.overflow, Overflow::Stop);
     let options = load::options(&args.common, &mut loaded.settings, overflow);
     let outcome = answer(ui, &mut session, &prompt, raw, &options, !args.json)?;
@@ -53,12 +54,10 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
     Ok(())
 }
 
-/// Arguments, then files, then piped input, with blank lines between.
-fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
+/// Files, then arguments, then piped input, with blank lines between: what several questions can share comes first.
+/// Answers the prompt, and what of it stands before the question.
+fn gather(ui: &Ui, args: &RunArgs) -> Result<(String, String)> {
     let mut parts = Vec::new();
-    if !args.prompt.is_empty() {
-        parts.push(args.prompt.join(" "));
-    }
     for file in &args.files {
         if file.as_os_str() == "-" {
             return Err(
@@ -67,6 +66,10 @@ fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
         }
         parts.push(load::read_text(file)?);
     }
+    let files = join(parts.clone(), args.raw);
+    if !args.prompt.is_empty() {
+        parts.push(args.prompt.join(" "));
+    }
     if ui.has_piped_input() {
         let input = Ui::read_input(load::LONGEST_INPUT + 1);
         let input = input.map_err(|e| Error::failed(format!("cannot read the input: {e}")))?;
@@ -74,7 +77,10 @@ fn gather(ui: &Ui, args: &RunArgs) -> Result<String> {
             parts.push(load::text(input, "the piped input")?);
         }
     }
-    load::text(join(parts, args.raw).into_bytes(), "the prompt")
+    let prompt = load::text(join(parts, args.raw).into_bytes(), "the prompt")?;
+    let preamble = format!("{}\n\n", files.trim_end());
+    let preamble = if prompt.starts_with(&preamble) { preamble } else { files };
+    Ok((prompt, preamble))
 }
 
 /// One prompt of its parts. Only the joints are tidied, and the end where a template follows: an answer can depend
@@ -87,6 +93,7 @@ fn join(mut parts: Vec<String>, raw: bool) -> String {
     let text = parts.join("\n\n");
     if raw { text } else { text.trim_end().to_owned() }
 }
+
 fn answer<E: Engine>(
     ui: &mut Ui,
     session: &mut Session<E>,
@@ -163,7 +170,13 @@ fn object(loaded: &Loaded, load_time: Duration, options: &Options, outcome: &Out
         },
         "tokens_per_second": { "prefill": m.prefill_rate().map(round), "decode": m.decode_rate().map(round) },
         "sampling": loaded.settings.json(),
-        "context": { "size": loaded.ctx, "used": m.used, "dropped_turns": m.dropped_turns },
+        "context": {
+            "size": loaded.ctx,
+            "used": m.used,
+            "dropped_turns": m.dropped_turns,
+            "dropped_tokens": m.dropped_tokens,
+            "evictions": m.evictions,
+        },
     })
 }
 

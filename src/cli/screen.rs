@@ -33,9 +33,16 @@ impl<'u> Screen<'u> {
                 "window: {} are evaluated again, this model's memory cannot go back to them",
                 Count(tokens as u64, "token")
             )),
+            Event::Unshiftable { reason } => self.ui.note(&format!(
+                "window: this model's memory cannot slide, {reason}; what stays is evaluated again"
+            )),
             Event::Dropped { turns, tokens, used, window } => self.ui.note(&format!(
                 "window: dropped {}, {} tokens; {} of {} in use",
-                Count(turns as u64, "turn"),
+                if turns == 0 {
+                    "the oldest part of the answer".to_owned()
+                } else {
+                    Count(turns as u64, "turn").to_string()
+                },
                 Thousands(tokens as u64),
                 Thousands(used as u64),
                 Thousands(window as u64)

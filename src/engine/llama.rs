@@ -8,7 +8,7 @@
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,11 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_cpp_sys_2 as sys;
 
+use self::marks::Marks;
 use super::log::{self, failure};
 use super::placement::{Placement, chosen_devices, uses_gpu};
 use super::sampler::{Sampler, argmax};
 use super::{Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
+
+mod marks;
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
 pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
@@ -130,6 +133,9 @@ impl Weights {
         let memory = unsafe { sys::llama_get_memory(context.as_ptr()) };
         // SAFETY: a plain getter on a valid context. n_batch is read back because llama.cpp may lower it.
         let batch = unsafe { sys::llama_n_batch(context.as_ptr()) } as usize;
+        let recurrent = self.is_recurrent();
+        // SAFETY: a plain getter on a valid model.
+        let sliding = usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0);
         let llama = Llama {
             context,
             memory,
@@ -137,13 +143,11 @@ impl Weights {
             window: params.n_ctx as usize,
             batch,
             outputs: if params.n_outputs_max == 0 { batch } else { params.n_outputs_max as usize },
-            // SAFETY: a plain getter on a valid model.
-            sliding: usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0),
-            // SAFETY: as above.
-            recurrent: unsafe {
-                sys::llama_model_is_recurrent(self.model.as_ptr())
-                    || sys::llama_model_is_hybrid(self.model.as_ptr())
-            },
+            sliding,
+            recurrent,
+            unshiftable: self.unshiftable(memory, sliding > 0, recurrent),
+            shift_pending: false,
+            marks: Marks::default(),
             sampler: None,
             control_texts: OnceCell::new(),
             brake,
@@ -153,6 +157,33 @@ impl Weights {
             return Err(Error::failed("this kind of model has no memory, it cannot continue a text"));
         }
         Ok(llama)
+    }
+
+    fn is_recurrent(&self) -> bool {
+        let model = self.model.as_ptr();
+        // SAFETY: plain getters on a valid model.
+        unsafe { sys::llama_model_is_recurrent(model) || sys::llama_model_is_hybrid(model) }
+    }
+
+    /// See [`Engine::unshiftable`]. llama.cpp aborts on some of these, and moves others to no purpose.
+    fn unshiftable(
+        &self,
+        memory: sys::llama_memory_t,
+        slides: bool,
+        recurrent: bool,
+    ) -> Option<&'static str> {
+        // SAFETY: a valid model; a memory of its context, of which null cannot shift.
+        let (rope, shifts) =
+            unsafe { (sys::llama_model_rope_type(self.model.as_ptr()), sys::llama_memory_can_shift(memory)) };
+        if recurrent {
+            Some("it sums up all that it has read")
+        } else if slides {
+            Some("some of its layers keep the last tokens only")
+        } else if !matches!(rope, sys::LLAMA_ROPE_TYPE_NORM | sys::LLAMA_ROPE_TYPE_NEOX) {
+            Some("its positions are not plain rotations")
+        } else {
+            (!shifts).then_some("llama.cpp has no way to move it")
+        }
     }
 }
 
@@ -175,6 +206,10 @@ pub(crate) struct Llama<'w> {
     sliding: usize,
     /// Has a state that sums up all tokens, alone or beside a KV cache.
     recurrent: bool,
+    unshiftable: Option<&'static str>,
+    /// Tokens have moved and their keys will be turned by the next decode.
+    shift_pending: bool,
+    marks: Marks,
     sampler: Option<Sampler>,
     control_texts: OnceCell<Vec<String>>,
     brake: Brake,
@@ -191,15 +226,27 @@ impl Llama<'_> {
 
     /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it.
     fn forget_half_done(&mut self, before: usize) -> Result<usize> {
-        if self.recurrent {
-            self.clear();
-        }
-        self.truncate(before)
+        if self.recurrent { Ok(self.back_to_mark(before)) } else { self.truncate(before) }
     }
 
     pub(super) fn clear(&mut self) {
         // SAFETY: a valid memory.
         unsafe { sys::llama_memory_clear(self.memory, false) }
+        self.shift_pending = false;
+        self.marks.forget();
+    }
+
+    /// Return to the last mark that is not beyond `len`, or to the beginning. Answers how many tokens stay.
+    fn back_to_mark(&mut self, len: usize) -> usize {
+        let place = self.marks.restore(self.context, len);
+        let back = i32::try_from(place).unwrap_or(0);
+        // SAFETY: a valid memory, sequence 0 exists; what a KV cache beside the mark holds beyond it goes.
+        let done = place > 0 && unsafe { sys::llama_memory_seq_rm(self.memory, 0, back, -1) };
+        if done && self.len() == place {
+            return place;
+        }
+        self.clear();
+        0
     }
 
     /// Can the cache go back to `len` tokens? A sliding window overwrites what has left it, so the tokens that
@@ -281,11 +328,13 @@ impl Llama<'_> {
         log::forget();
         // SAFETY: not empty and at most n_batch tokens; the batch borrows the tokens and the flags, one for each
         // token, and C does not write to them.
-        unsafe {
+        let status = unsafe {
             let mut batch = sys::llama_batch_get_one(tokens.as_ptr().cast_mut(), len);
             batch.logits = outputs.as_mut_ptr();
             sys::llama_decode(self.context.as_ptr(), batch)
-        }
+        };
+        self.shift_pending &= status != 0;
+        status
     }
 
     /// The logits of the `count` tokens from the one at `first` of the last batch on, all of which were outputs.
@@ -428,10 +477,52 @@ impl Engine for Llama<'_> {
         let done =
             len > 0 && self.can_go_back(len) && unsafe { sys::llama_memory_seq_rm(self.memory, 0, back, -1) };
         if done {
+            self.marks.forget_beyond(len);
             return Ok(len);
         }
-        self.clear();
-        Ok(0)
+        Ok(self.back_to_mark(len))
+    }
+
+    fn goes_back(&self) -> bool {
+        self.sliding == 0 && !self.recurrent
+    }
+
+    fn mark(&mut self) -> Result<()> {
+        if !self.goes_back() && self.len() > 0 {
+            self.marks.set(self.context, self.len());
+        }
+        Ok(())
+    }
+
+    fn unshiftable(&self) -> Option<&'static str> {
+        self.unshiftable
+    }
+
+    fn remove(&mut self, range: Range<usize>) -> Result<()> {
+        let have = self.len();
+        if let Some(why) = self.unshiftable {
+            return Err(Error::failed(format!("this model's memory cannot be moved: {why}")));
+        }
+        if range.end > have {
+            return Err(Error::failed(format!("the cache holds {have} tokens, not {}", range.end)));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let position = |n| i32::try_from(n).map_err(|_| Error::failed("the context is too long"));
+        let (start, end, by) = (position(range.start)?, position(range.end)?, position(range.len())?);
+        // SAFETY: a valid memory, sequence 0 exists, and it was asked whether it can shift; -1 is the end.
+        let done = unsafe { sys::llama_memory_seq_rm(self.memory, 0, start, end) };
+        if !done {
+            self.clear();
+            return Err(Error::failed("llama.cpp would not take tokens out of the cache"));
+        }
+        if range.end < have {
+            // SAFETY: as above; the tokens from `end` on move to where room has been made.
+            unsafe { sys::llama_memory_seq_add(self.memory, 0, end, -1, -by) }
+            self.shift_pending = true;
+        }
+        Ok(())
     }
 
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed> {

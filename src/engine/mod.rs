@@ -1,5 +1,7 @@
 //! Tokens in, tokens out. The trait below is all that a conversation needs of a language model; nothing here is FFI.
 
+use std::ops::Range;
+
 use crate::error::Result;
 
 pub(crate) mod calibrate;
@@ -120,9 +122,22 @@ pub(crate) trait Engine {
     /// The most tokens that the cache can hold.
     fn window(&self) -> usize;
 
-    /// Keep the first `len` tokens in the cache and forget the rest. Answers how many could be kept: `len`, or 0
-    /// where this kind of memory cannot go back so far.
+    /// Keep the first `len` tokens in the cache and forget the rest. Answers how many could be kept: `len`, or where
+    /// this kind of memory cannot go back so far the tokens before the last [`Self::mark`] that it can, perhaps none.
     fn truncate(&mut self, len: usize) -> Result<usize>;
+
+    /// Can [`Self::truncate`] go back to any place? Not where layers slide over their window or sum up all tokens.
+    fn goes_back(&self) -> bool;
+
+    /// Remember this place, so that [`Self::truncate`] can come back to it where the memory does not by itself.
+    fn mark(&mut self) -> Result<()>;
+
+    /// Why cached tokens cannot move to other positions, in words for a person; nothing where they can.
+    fn unshiftable(&self) -> Option<&'static str>;
+
+    /// Take these tokens out of the cache; those behind them move up, without being evaluated again. Only where
+    /// nothing is [`Self::unshiftable`].
+    fn remove(&mut self, range: Range<usize>) -> Result<()>;
 
     /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so. Only with `output` can
     /// the next token be sampled afterwards; for a large vocabulary that costs as much as some tokens of a prompt.

@@ -4,6 +4,7 @@
 //! tokens `<|im_start|>`, `<|im_end|>`, `<think>` and `</think>`. Every answer is taken from the script in turn.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::{Engine, Fed, Sampling, Token};
 use crate::error::{Error, Result};
@@ -23,8 +24,11 @@ const CONTROL: [(Token, &str); 6] = [
 pub(crate) struct Scripted {
     pub(crate) window: usize,
     pub(crate) adds_bos: bool,
-    /// A memory that cannot drop its end, like a recurrent one.
+    /// A memory that cannot drop its end, like a recurrent one, nor move tokens.
     pub(crate) cannot_go_back: bool,
+    marks: Vec<usize>,
+    /// What was removed from the middle of the cache, to the end of it.
+    pub(crate) removed: Vec<Range<usize>>,
     /// Fail when this many tokens have been fed.
     pub(crate) fail_after: Option<usize>,
     /// Stop at the brake when this many tokens have been fed.
@@ -112,9 +116,31 @@ impl Engine for Scripted {
 
     fn truncate(&mut self, len: usize) -> Result<usize> {
         if len < self.cache.len() {
-            self.cache.truncate(if self.cannot_go_back { 0 } else { len });
+            self.marks.retain(|mark| *mark <= len);
+            let mark = self.marks.last().copied().unwrap_or(0);
+            self.cache.truncate(if self.cannot_go_back { mark } else { len });
         }
         Ok(self.cache.len())
+    }
+
+    fn goes_back(&self) -> bool {
+        !self.cannot_go_back
+    }
+
+    fn mark(&mut self) -> Result<()> {
+        self.marks.push(self.cache.len());
+        Ok(())
+    }
+
+    fn unshiftable(&self) -> Option<&'static str> {
+        self.cannot_go_back.then_some("the script says so")
+    }
+
+    fn remove(&mut self, range: Range<usize>) -> Result<()> {
+        assert!(!self.cannot_go_back && range.end <= self.cache.len(), "an invalid removal");
+        self.cache.drain(range.clone());
+        self.removed.push(range);
+        Ok(())
     }
 
     fn feed(&mut self, tokens: &[Token], _: bool) -> Result<Fed> {
@@ -123,7 +149,7 @@ impl Engine for Scripted {
             if self.brake_after.is_some_and(|limit| self.fed >= limit) {
                 self.brake_after = None;
                 if self.cannot_go_back && count > 0 {
-                    self.cache.clear();
+                    self.cache.truncate(self.marks.last().copied().unwrap_or(0));
                 }
                 return Ok(Fed::Interrupted(self.cache.len()));
             }

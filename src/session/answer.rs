@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::prompt::Encoded;
 use super::text::{Part, Splitter, Tags};
+use super::window::Budget;
 use super::{Event, Finish, Metrics, Options, Outcome, Overflow, Session, Sink, Template};
 use crate::engine::{Engine, Fed, Token};
 use crate::error::Result;
@@ -12,10 +13,14 @@ use crate::error::Result;
 /// Tokens evaluated between two progress reports.
 const CHUNK: usize = 512;
 
+/// The first tokens of a raw text that stay in any case: models need somewhere to put attention that they have no
+/// use for ("attention sinks", Xiao et al., Efficient Streaming Language Models with Attention Sinks, 2023).
+const SINKS: usize = 4;
+
 /// Whether a full window could be made to hold more.
 pub(super) enum Room {
     Made,
-    /// The prompt and the answer so far fill the window by themselves.
+    /// What may not go fills the window by itself.
     NotEnough,
     Interrupted,
 }
@@ -24,13 +29,17 @@ pub(super) enum Room {
 pub(super) struct Answer<'s, 'o, E: Engine> {
     pub(super) session: &'s mut Session<E>,
     options: &'o Options,
-    /// The prompt as it is shown to the model now.
+    /// What is shown to the model first and stays: the prompt, or of a raw text the beginning.
     pub(super) prompt: Vec<Token>,
+    /// How many of its first tokens other questions share.
+    pub(super) stable: usize,
+    /// What follows and may lose its oldest part: the answer, behind the rest of a raw text.
+    stream: Vec<Token>,
     folded_system: bool,
     /// Whether there are turns to drop.
     chat: bool,
-    /// Tokens of the answer, for when the window is rebuilt under it.
-    generated: Vec<Token>,
+    /// Cached tokens may move to where others were dropped.
+    may_shift: bool,
     splitter: Splitter,
     tags: Option<Tags>,
     pub(super) outcome: Outcome,
@@ -40,14 +49,14 @@ pub(super) struct Answer<'s, 'o, E: Engine> {
 }
 
 impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
+    /// The answer to a conversation.
     pub(super) fn new(
         session: &'s mut Session<E>,
         options: &'o Options,
         encoded: Encoded,
-        chat: bool,
         started: Instant,
     ) -> Self {
-        let tags = session.template.as_ref().filter(|_| chat).and_then(Template::thinking);
+        let tags = session.template.as_ref().and_then(Template::thinking);
         Self {
             splitter: Splitter::new(options.stops.clone(), tags, encoded.opens_thought),
             tags,
@@ -55,8 +64,10 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             options,
             folded_system: encoded.folded_system,
             prompt: encoded.tokens,
-            chat,
-            generated: Vec::new(),
+            stable: 0,
+            stream: Vec::new(),
+            chat: true,
+            may_shift: false,
             outcome: Outcome {
                 finish: Finish::Interrupted,
                 text: String::new(),
@@ -69,15 +80,36 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         }
     }
 
+    /// What follows a raw text.
+    pub(super) fn raw(
+        session: &'s mut Session<E>,
+        options: &'o Options,
+        mut text: Vec<Token>,
+        started: Instant,
+    ) -> Self {
+        let stream = text.split_off(options.keep.max(SINKS).min(text.len()));
+        let encoded =
+            Encoded { tokens: text, text: String::new(), folded_system: false, opens_thought: false };
+        let answer = Self::new(session, options, encoded, started);
+        Self {
+            splitter: Splitter::new(options.stops.clone(), None, false),
+            tags: None,
+            stream,
+            chat: false,
+            ..answer
+        }
+    }
+
     pub(super) fn run(mut self, sink: &mut Sink) -> Result<Outcome> {
         if self.folded_system && !std::mem::replace(&mut self.session.said_folded, true) {
             // The brake is asked again at the first chunk; the news itself can't be refused.
             let _ = sink(Event::FoldedSystem);
         }
-        self.outcome.metrics.prompt = self.prompt.len();
+        let prompt = self.wanted();
+        self.outcome.metrics.prompt = prompt.len();
         self.outcome.finish = match self.prefill(sink)? {
             ControlFlow::Continue(()) => {
-                self.session.engine.begin(&self.options.sampling, &self.prompt)?;
+                self.session.engine.begin(&self.options.sampling, &prompt)?;
                 self.decode(sink)?
             }
             ControlFlow::Break(()) => Finish::Interrupted,
@@ -93,21 +125,20 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         Ok(self.outcome)
     }
 
-    /// Bring the cache to the prompt followed by what has been answered so far.
+    /// What the cache should hold.
+    fn wanted(&self) -> Vec<Token> {
+        [self.prompt.as_slice(), self.stream.as_slice()].concat()
+    }
+
+    /// Bring the cache to what it should hold.
     fn prefill(&mut self, sink: &mut Sink) -> Result<ControlFlow<()>> {
         let start = Instant::now();
-        let wanted = [self.prompt.as_slice(), self.generated.as_slice()].concat();
-        let keep = self.session.cache.plan(&wanted);
-        let kept = self.session.engine.truncate(keep)?;
-        self.session.cache.truncate(kept);
-        if kept < keep {
-            // As above.
-            let _ = sink(Event::Reread { tokens: keep - kept });
+        let wanted = self.wanted();
+        let reused = self.reuse(&wanted, sink)?;
+        if self.outcome.metrics.generated == 0 {
+            self.outcome.metrics.cached = reused;
         }
-        if self.generated.is_empty() {
-            self.outcome.metrics.cached = kept;
-        }
-        let flow = self.feed_reporting(&wanted[kept..], sink)?;
+        let flow = self.feed_reporting(&wanted, reused, sink)?;
         let took = start.elapsed();
         self.outcome.metrics.prefill += took;
         if self.first.is_some() {
@@ -116,19 +147,66 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         Ok(flow)
     }
 
-    fn feed_reporting(&mut self, tokens: &[Token], sink: &mut Sink) -> Result<ControlFlow<()>> {
-        let total = tokens.len();
-        let mut done = 0;
-        for chunk in tokens.chunks(CHUNK) {
-            if sink(Event::Prefill { done, total }).is_break()
-                || self.feed(chunk, done + chunk.len() == total)?.is_break()
+    /// Leave in the cache what can be used of it. Answers how many of the wanted tokens that are.
+    fn reuse(&mut self, wanted: &[Token], sink: &mut Sink) -> Result<usize> {
+        let session = &mut *self.session;
+        let plan = if std::mem::take(&mut self.may_shift) {
+            session.cache.plan_shifting(wanted)
+        } else {
+            session.cache.plan(wanted)
+        };
+        let stays = plan.hole().end + plan.shift;
+        let not_cached = match stays {
+            0 if session.cache.len() == 0 => Some("nothing was cached"),
+            0 => Some("the prompt begins differently"),
+            _ => None,
+        };
+        let kept = session.engine.truncate(stays)?;
+        session.cache.truncate(kept);
+        self.outcome.metrics.not_cached = not_cached;
+        if kept < stays {
+            self.outcome.metrics.not_cached = Some("the model's memory cannot go back");
+            // The brake is asked again at the first chunk; the news itself can't be refused.
+            let _ = sink(Event::Reread { tokens: stays - kept });
+            return Ok(kept);
+        }
+        if plan.drop > 0 {
+            session.engine.remove(plan.hole())?;
+            session.cache.remove(plan.hole());
+        }
+        Ok(plan.reused())
+    }
+
+    /// Feed what is wanted behind the first `done` tokens.
+    fn feed_reporting(&mut self, wanted: &[Token], done: usize, sink: &mut Sink) -> Result<ControlFlow<()>> {
+        let (from, total) = (done, wanted.len() - done);
+        let stops = self.stops(wanted.len());
+        if stops.is_some() {
+            self.session.engine.mark()?;
+        }
+        let mut done = done;
+        while done < wanted.len() {
+            let stop = stops.iter().flatten().find(|stop| **stop > done);
+            let end = stop.map_or(wanted.len(), |stop| *stop).min(done + CHUNK);
+            if sink(Event::Prefill { done: done - from, total }).is_break()
+                || self.feed(&wanted[done..end], end == wanted.len())?.is_break()
             {
                 return Ok(ControlFlow::Break(()));
             }
-            done += chunk.len();
-            self.outcome.metrics.evaluated += chunk.len();
+            self.outcome.metrics.evaluated += end - done;
+            done = end;
+            if stop == Some(&end) && end < wanted.len() {
+                self.session.engine.mark()?;
+            }
         }
-        Ok(sink(Event::Prefill { done, total }))
+        Ok(sink(Event::Prefill { done: total, total }))
+    }
+
+    /// Where a memory that does not go back by itself is to be marked: behind what all questions share, and where
+    /// the answer begins, which is one token early because that one is always evaluated.
+    fn stops(&self, len: usize) -> Option<[usize; 2]> {
+        let marks = !self.session.engine.goes_back() && self.outcome.metrics.generated == 0;
+        marks.then_some([self.stable.min(len), len - 1])
     }
 
     /// Evaluate, and mirror what the cache holds then. Breaks when the brake was on.
@@ -149,7 +227,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
 
     fn decode(&mut self, sink: &mut Sink) -> Result<Finish> {
         loop {
-            if self.options.max_tokens == Some(self.generated.len()) {
+            if self.options.max_tokens == Some(self.outcome.metrics.generated) {
                 return Ok(Finish::Length);
             }
             let token = self.session.engine.sample()?;
@@ -157,7 +235,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
                 self.first.get_or_insert_with(Instant::now);
                 return Ok(Finish::EndOfTurn);
             }
-            self.generated.push(token);
+            self.stream.push(token);
             self.outcome.metrics.generated += 1;
             self.count_time();
             let parts = self.splitter.push(&self.bytes(token));
@@ -167,7 +245,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             if self.splitter.stopped() {
                 return Ok(Finish::Stop);
             }
-            if self.options.max_tokens == Some(self.generated.len()) {
+            if self.options.max_tokens == Some(self.outcome.metrics.generated) {
                 return Ok(Finish::Length);
             }
             if let Some(finish) = self.advance(token, sink)? {
@@ -181,7 +259,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         if self.session.cache.len() < self.session.engine.window() {
             return Ok(self.feed(&[token], true)?.is_break().then_some(Finish::Interrupted));
         }
-        if !self.chat || self.options.overflow != Overflow::Rebuild {
+        if self.options.overflow == Overflow::Stop {
             return Ok(Some(Finish::Window));
         }
         match self.make_room(sink)? {
@@ -191,12 +269,38 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         }
     }
 
-    /// Drop the oldest turns, as few as needed for three quarters of the window to hold the rest, and say so.
+    /// Let the oldest turns go, and when none is left or that is not enough the oldest half of the answer.
     pub(super) fn make_room(&mut self, sink: &mut Sink) -> Result<Room> {
-        let window = self.session.engine.window();
+        let turns = if self.chat { self.session.droppable_turns(self.options)? } else { 0 };
+        let mut room = if turns > 0 { self.drop_turns(turns, sink)? } else { Room::NotEnough };
+        if matches!(room, Room::NotEnough) && self.trim(sink) {
+            room = Room::Made;
+        }
+        if matches!(room, Room::Made) {
+            self.may_shift = self.shifts(sink);
+        }
+        Ok(room)
+    }
+
+    /// May what stays move up, as it is? Otherwise it is evaluated again, which is news once.
+    fn shifts(&mut self, sink: &mut Sink) -> bool {
+        if self.options.overflow != Overflow::Slide {
+            return false;
+        }
+        let Some(reason) = self.session.engine.unshiftable() else { return true };
+        if !std::mem::replace(&mut self.session.said_unshiftable, true) {
+            // As above: news.
+            let _ = sink(Event::Unshiftable { reason });
+        }
+        false
+    }
+
+    /// Drop the oldest of these turns, as few as needed for three quarters of the window to hold the rest, and say so.
+    fn drop_turns(&mut self, all: usize, sink: &mut Sink) -> Result<Room> {
+        let budget = self.budget();
         let (before, start) = (self.prompt.len(), self.session.dropped);
         // Dropping `low` turns is not enough; dropping `high` is, or is all that can go.
-        let (mut low, mut high) = (0, self.session.droppable_turns());
+        let (mut low, mut high) = (0, all);
         let mut prompt = Vec::new();
         while high > low {
             let turns = if high - low == 1 { high } else { low.midpoint(high) };
@@ -208,24 +312,42 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             self.session.dropped = start;
             self.session.drop_turns(turns);
             prompt = self.session.encode(self.options)?.tokens;
-            let enough = prompt.len() + self.generated.len() <= window * 3 / 4;
+            let enough = budget.is_enough(prompt.len() + self.stream.len());
             match (turns == high, enough) {
                 (true, _) => break,
                 (false, true) => high = turns,
                 (false, false) => low = turns,
             }
         }
-        let used = prompt.len() + self.generated.len();
-        if high == 0 || used >= window {
+        if prompt.len() + self.stream.len() >= budget.window {
             self.session.dropped = start;
             return Ok(Room::NotEnough);
         }
-        self.outcome.metrics.dropped_turns += high;
-        let tokens = before.saturating_sub(prompt.len());
         self.prompt = prompt;
-        // The brake is asked again at the next chunk; the news itself can't be refused.
-        let _ = sink(Event::Dropped { turns: high, tokens, used, window });
+        self.say_dropped(high, before.saturating_sub(self.prompt.len()), sink);
         Ok(Room::Made)
+    }
+
+    /// Drop the oldest half of what follows the prompt, and say so. False when that makes no room.
+    fn trim(&mut self, sink: &mut Sink) -> bool {
+        let Some(cut) = self.budget().trim(self.prompt.len(), self.stream.len()) else { return false };
+        self.stream.drain(..cut);
+        self.say_dropped(0, cut, sink);
+        true
+    }
+
+    fn say_dropped(&mut self, turns: usize, tokens: usize, sink: &mut Sink) {
+        let metrics = &mut self.outcome.metrics;
+        metrics.evictions += 1;
+        metrics.dropped_turns += turns;
+        metrics.dropped_tokens += tokens;
+        let (used, window) = (self.prompt.len() + self.stream.len(), self.session.engine.window());
+        // The brake is asked again at the next chunk; the news itself can't be refused.
+        let _ = sink(Event::Dropped { turns, tokens, used, window });
+    }
+
+    fn budget(&self) -> Budget {
+        Budget::new(self.session.engine.window(), self.options.max_tokens)
     }
 
     /// The bytes of a token. Control tokens stand for nothing, unless a thought marker or a stop string is one.

@@ -9,6 +9,8 @@ pub(crate) struct Metrics {
     pub(crate) prompt: usize,
     /// Tokens of the prompt that were in the cache already.
     pub(crate) cached: usize,
+    /// Why tokens were evaluated that might have been cached, in words for a person.
+    pub(crate) not_cached: Option<&'static str>,
     /// Tokens of prompts that were evaluated, again after the window was rebuilt.
     pub(crate) evaluated: usize,
     /// Tokens generated, the end of the turn not counted.
@@ -21,8 +23,12 @@ pub(crate) struct Metrics {
     pub(crate) decode: Duration,
     /// From the start of the answer to its end.
     pub(crate) total: Duration,
+    /// How often something left the window.
+    pub(crate) evictions: usize,
     /// Whole turns that left the window.
     pub(crate) dropped_turns: usize,
+    /// Tokens that left it, of those turns or of the answer itself.
+    pub(crate) dropped_tokens: usize,
     /// Tokens in the cache at the end.
     pub(crate) used: usize,
 }

@@ -22,7 +22,7 @@ use answer::{Answer, Room};
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
 pub(crate) use template::{Message, Role, Template, Think};
-use window::KvWindow;
+use window::{Budget, KvWindow, common};
 
 /// The local date and time, for templates that print it.
 pub(crate) type Now = jiff::civil::DateTime;
@@ -40,7 +40,9 @@ pub(crate) enum Event<'a> {
     FoldedSystem,
     /// Tokens that were in the cache are evaluated again, because this kind of memory cannot go back to them.
     Reread { tokens: usize },
-    /// Whole turns left the window. Tokens.
+    /// Tokens cannot move in this kind of memory, so what stays in the window is evaluated again.
+    Unshiftable { reason: &'static str },
+    /// Whole turns left the window, or with none of them the oldest part of the answer itself. Tokens.
     Dropped { turns: usize, tokens: usize, used: usize, window: usize },
 }
 
@@ -84,10 +86,13 @@ pub(crate) struct Outcome {
     pub(crate) metrics: Metrics,
 }
 
-/// What to do when the window is full.
+/// What to do when the window is full. What goes is the same for the first two: the oldest whole turns, and without
+/// any the oldest half of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// Drop the oldest whole turns and evaluate the rest again.
+    /// What stays moves up in the cache. Its values were computed when the rest was still seen.
+    Slide,
+    /// What stays is evaluated again: exact, and slower.
     Rebuild,
     /// End the answer.
     Stop,
@@ -102,6 +107,8 @@ pub(crate) struct Options {
     pub(crate) max_tokens: Option<usize>,
     pub(crate) think: Think,
     pub(crate) overflow: Overflow,
+    /// The first tokens that stay whatever leaves the window: the turns that they belong to, or of a raw text as many.
+    pub(crate) keep: usize,
     /// For templates that print the date.
     pub(crate) now: Now,
 }
@@ -113,10 +120,16 @@ pub(crate) struct Session<E: Engine> {
     template: Option<Template>,
     /// The whole conversation, the system message first if there is one.
     messages: Vec<Message>,
-    /// Messages after the system message that are no longer shown to the model.
+    /// What the first message begins with, in front of its question.
+    preamble: String,
+    /// Messages after the system message that are shown to the model whatever leaves the window.
+    pinned: usize,
+    /// Messages after those that are no longer shown to it.
     dropped: usize,
     /// [`Event::FoldedSystem`] is news only once.
     said_folded: bool,
+    /// So is [`Event::Unshiftable`].
+    said_unshiftable: bool,
 }
 
 impl<E: Engine> Session<E> {
@@ -126,8 +139,11 @@ impl<E: Engine> Session<E> {
             cache: KvWindow::default(),
             template,
             messages: Vec::new(),
+            preamble: String::new(),
+            pinned: 0,
             dropped: 0,
             said_folded: false,
+            said_unshiftable: false,
         }
     }
 
@@ -139,13 +155,13 @@ impl<E: Engine> Session<E> {
     /// Replace the conversation, such as by one that was saved.
     pub(crate) fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
-        self.dropped = 0;
+        (self.pinned, self.dropped) = (0, 0);
     }
 
     /// Forget the conversation but not the system message.
     pub(crate) fn clear(&mut self) {
         self.messages.truncate(self.system_len());
-        self.dropped = 0;
+        (self.pinned, self.dropped) = (0, 0);
     }
 
     /// Set the system message, or take it away with an empty text.
@@ -154,6 +170,12 @@ impl<E: Engine> Session<E> {
         if !text.is_empty() {
             self.messages.insert(0, Message::new(Role::System, text));
         }
+    }
+
+    /// Tell what the first message will begin with, such as files that several questions are asked about: where it
+    /// ends is a place worth to be kept.
+    pub(crate) fn set_preamble(&mut self, text: String) {
+        self.preamble = text;
     }
 
     /// The system message, if there is one.
@@ -171,7 +193,9 @@ impl<E: Engine> Session<E> {
         let at = self.messages.iter().rposition(|m| m.role == Role::User)?;
         let text = std::mem::take(&mut self.messages[at].content);
         self.messages.truncate(at);
-        self.dropped = self.dropped.min(at - self.system_len());
+        let left = at - self.system_len();
+        self.pinned = self.pinned.min(left);
+        self.dropped = self.dropped.min(left - self.pinned);
         Some(text)
     }
 
@@ -226,21 +250,21 @@ impl<E: Engine> Session<E> {
         let started = Instant::now();
         let tokens = prompt::encode_raw(&self.engine, text)?;
         self.check_length(tokens.len())?;
-        let encoded = Encoded { tokens, text: String::new(), folded_system: false, opens_thought: false };
-        Answer::new(self, options, encoded, false, started).run(sink)
+        Answer::raw(self, options, tokens, started).run(sink)
     }
 
     /// The answer to the messages as they stand.
     fn reply(&mut self, options: &Options, sink: &mut Sink) -> Result<Outcome> {
         let started = Instant::now();
         let encoded = self.encode(options)?;
-        let window = self.engine.window();
-        let room = window / 8;
-        let reserve = options.max_tokens.map_or(room, |n| n.min(room));
-        let is_full = encoded.tokens.len() + reserve >= window;
-        let mut answer = Answer::new(self, options, encoded, true, started);
-        let rebuilds = options.overflow == Overflow::Rebuild && is_full;
-        if rebuilds && matches!(answer.make_room(sink)?, Room::Interrupted) {
+        let budget = Budget::new(self.engine.window(), options.max_tokens);
+        let is_full = budget.is_full(encoded.tokens.len());
+        let stable =
+            if self.cache.len() == 0 && !self.engine.goes_back() { self.shared(options)? } else { 0 };
+        let mut answer = Answer::new(self, options, encoded, started);
+        answer.stable = stable;
+        let makes_room = options.overflow != Overflow::Stop && is_full;
+        if makes_room && matches!(answer.make_room(sink)?, Room::Interrupted) {
             return Ok(answer.outcome);
         }
         answer.session.check_length(answer.prompt.len())?;
@@ -249,11 +273,28 @@ impl<E: Engine> Session<E> {
 
     /// What the model is shown, as tokens.
     fn encode(&self, options: &Options) -> Result<Encoded> {
+        let stays = self.system_len() + self.pinned;
+        self.encode_messages(
+            &[&self.messages[..stays], &self.messages[stays + self.dropped..]].concat(),
+            options,
+        )
+    }
+
+    fn encode_messages(&self, messages: &[Message], options: &Options) -> Result<Encoded> {
         let template =
             self.template.as_ref().ok_or_else(|| Error::failed("the model has no chat template"))?;
-        let system = self.system_len();
-        let visible = [&self.messages[..system], &self.messages[system + self.dropped..]].concat();
-        prompt::encode(&self.engine, template, &visible, options.think, options.now)
+        prompt::encode(&self.engine, template, messages, options.think, options.now)
+    }
+
+    /// How many first tokens all conversations share that have the system message and the beginning of the first
+    /// message: what two of them with different questions have in common.
+    fn shared(&self, options: &Options) -> Result<usize> {
+        let [one, other] = ["A", "0"].map(|question| {
+            let mut messages = self.messages[..self.system_len()].to_vec();
+            messages.push(Message::new(Role::User, format!("{}{question}", self.preamble)));
+            self.encode_messages(&messages, options)
+        });
+        Ok(common(&one?.tokens, &other?.tokens))
     }
 
     /// A prompt must leave room for one token at least.
@@ -281,18 +322,41 @@ impl<E: Engine> Session<E> {
         usize::from(self.system().is_some())
     }
 
-    /// Visible turns before the one being answered.
-    fn droppable_turns(&self) -> usize {
-        let visible = &self.messages[self.system_len() + self.dropped..];
-        visible.iter().filter(|m| m.role == Role::User).count().saturating_sub(1)
+    /// Visible turns before the one being answered that may go.
+    fn droppable_turns(&mut self, options: &Options) -> Result<usize> {
+        if self.dropped == 0 {
+            self.pinned = self.pinned_messages(options)?;
+        }
+        let visible = &self.messages[self.system_len() + self.pinned + self.dropped..];
+        Ok(visible.iter().filter(|m| m.role == Role::User).count().saturating_sub(1))
+    }
+
+    /// Messages after the system message that the first [`Options::keep`] tokens of the prompt belong to.
+    fn pinned_messages(&self, options: &Options) -> Result<usize> {
+        if options.keep == 0 {
+            return Ok(0);
+        }
+        let all = self.encode_messages(&self.messages, options)?.tokens;
+        let first = self.system_len();
+        let is_user = |at: &usize| self.messages[*at].role == Role::User;
+        let mut end = first;
+        let mut tokens = self.shared(options)?;
+        for next in (first + 1..self.messages.len()).filter(is_user) {
+            if tokens >= options.keep {
+                break;
+            }
+            end = next;
+            tokens = common(&self.encode_messages(&self.messages[..end], options)?.tokens, &all);
+        }
+        Ok(end - first)
     }
 
     /// Let the oldest visible turns go, all that [`Self::droppable_turns`] counts at the most.
     fn drop_turns(&mut self, turns: usize) {
-        let start = self.system_len() + self.dropped;
+        let start = self.system_len() + self.pinned + self.dropped;
         let mut users = self.messages.iter().enumerate().skip(start).filter(|(_, m)| m.role == Role::User);
         if let Some((at, _)) = users.nth(turns) {
-            self.dropped = at - self.system_len();
+            self.dropped = at - self.system_len() - self.pinned;
         }
     }
 }
@@ -317,6 +381,7 @@ mod tests {
             max_tokens: None,
             think: Think::Auto,
             overflow: Overflow::Stop,
+            keep: 0,
             now: Now::default(),
         }
     }
@@ -353,14 +418,25 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_cannot_go_back_is_evaluated_anew() {
-        let mut session = session(1000, &["one", "two"]);
+    fn a_memory_that_cannot_go_back_returns_to_its_marks() {
+        let mut session = session(1000, &["one", "two", "three", "four", "five"]);
         session.engine.cannot_go_back = true;
-        say(&mut session, "a", &options()).0.unwrap();
+        session.set_system("S");
+        let (first, _) = say(&mut session, "a", &options());
+        let m = first.unwrap().metrics;
+        assert_eq!((m.prompt, m.cached, m.not_cached), (13, 0, Some("nothing was cached")));
         let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+        // The answer begins where a mark is; only the one token is evaluated that always is.
         let m = session.answer_again(None, &options(), &mut quiet).unwrap().metrics;
-        assert_eq!((m.prompt, m.cached, m.evaluated), (8, 0, 8));
-        assert_eq!(shown(&session.engine.cache), "U: a\nA: two");
+        assert_eq!((m.cached, m.evaluated, m.not_cached), (12, 1, None));
+        // Another message goes back to the end of the system prompt and the beginning of every message.
+        let m = session.answer_again(Some("b"), &options(), &mut quiet).unwrap().metrics;
+        assert_eq!((m.cached, m.evaluated), (8, 5));
+        say(&mut session, "second", &options()).0.unwrap();
+        // A message changed in the middle goes back to the end of the answer before it.
+        let m = session.answer_again(Some("sec"), &options(), &mut quiet).unwrap().metrics;
+        assert_eq!((m.prompt, m.cached, m.not_cached), (29, 18, Some("the model's memory cannot go back")));
+        assert_eq!(shown(&session.engine.cache), "S: S\nU: b\nA: three\nU: sec\nA: five");
     }
 
     #[test]
@@ -400,7 +476,7 @@ mod tests {
 
     #[test]
     fn a_prompt_that_does_not_fit_is_refused_before_it_is_evaluated() {
-        for overflow in [Overflow::Stop, Overflow::Rebuild] {
+        for overflow in [Overflow::Stop, Overflow::Rebuild, Overflow::Slide] {
             let mut session = session(20, &["no"]);
             let (outcome, _) = say(&mut session, "0123456789012", &Options { overflow, ..options() });
             let error = outcome.unwrap_err();
@@ -412,46 +488,123 @@ mod tests {
 
     #[test]
     fn the_oldest_turns_go_and_the_system_message_stays() {
-        let mut session = session(64, &["first answer", "second answer", "third"]);
-        session.set_system("Brief.");
-        let options = Options { overflow: Overflow::Rebuild, ..options() };
-        say(&mut session, "one", &options).0.unwrap();
-        say(&mut session, "two", &options).0.unwrap();
-        let (outcome, events) = say(&mut session, "three", &options);
-        assert_eq!(events[0], "Dropped { turns: 1, tokens: 23, used: 46, window: 64 }");
-        assert_eq!(outcome.unwrap().metrics.dropped_turns, 1);
-        assert_eq!(shown(&session.engine.cache), "S: Brief.\nU: two\nA: second answer\nU: three\nA: third");
-        assert_eq!(
-            contents(&session),
-            ["Brief.", "one", "first answer", "two", "second answer", "three", "third"],
-            "what left the window is still part of the conversation"
-        );
+        // Sliding evaluates the new message and the end of the answer before it, which the template adds.
+        for (overflow, evaluated) in [(Overflow::Slide, 13), (Overflow::Rebuild, 33)] {
+            let mut session = session(64, &["first answer", "second answer", "third"]);
+            session.set_system("Brief.");
+            let options = Options { overflow, ..options() };
+            say(&mut session, "one", &options).0.unwrap();
+            say(&mut session, "two", &options).0.unwrap();
+            let (outcome, events) = say(&mut session, "three", &options);
+            assert_eq!(events[0], "Dropped { turns: 1, tokens: 23, used: 46, window: 64 }");
+            let m = outcome.unwrap().metrics;
+            assert_eq!((m.dropped_turns, m.dropped_tokens, m.evictions), (1, 23, 1));
+            assert_eq!((m.evaluated, m.cached), (evaluated, 46 - evaluated), "{overflow:?}");
+            assert_eq!(session.engine.removed.len(), usize::from(overflow == Overflow::Slide));
+            assert_eq!(
+                shown(&session.engine.cache),
+                "S: Brief.\nU: two\nA: second answer\nU: three\nA: third"
+            );
+            assert_eq!(
+                contents(&session),
+                ["Brief.", "one", "first answer", "two", "second answer", "three", "third"],
+                "what left the window is still part of the conversation"
+            );
+        }
     }
 
     #[test]
     fn an_answer_that_fills_the_window_goes_on_over_the_rest() {
-        let mut session =
-            session(64, &["0123456789", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"]);
-        let options = Options { overflow: Overflow::Rebuild, ..options() };
-        say(&mut session, "one", &options).0.unwrap();
-        let (outcome, events) = say(&mut session, "two", &options);
-        let outcome = outcome.unwrap();
-        assert_eq!((outcome.text.len(), outcome.finish), (52, Finish::EndOfTurn));
-        assert!(
-            events.contains(&"Dropped { turns: 1, tokens: 21, used: 44, window: 64 }".to_owned()),
-            "{events:?}"
-        );
-        let cache = shown(&session.engine.cache);
-        assert_eq!(cache, format!("U: two\nA: {}", outcome.text));
+        for overflow in [Overflow::Slide, Overflow::Rebuild] {
+            let mut session =
+                session(64, &["0123456789", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"]);
+            let options = Options { overflow, ..options() };
+            say(&mut session, "one", &options).0.unwrap();
+            let (outcome, events) = say(&mut session, "two", &options);
+            let outcome = outcome.unwrap();
+            assert_eq!((outcome.text.len(), outcome.finish), (52, Finish::EndOfTurn));
+            assert!(
+                events.contains(&"Dropped { turns: 1, tokens: 21, used: 44, window: 64 }".to_owned()),
+                "{events:?}"
+            );
+            let cache = shown(&session.engine.cache);
+            assert_eq!(cache, format!("U: two\nA: {}", outcome.text));
+        }
     }
 
     #[test]
-    fn an_answer_longer_than_the_window_ends_there() {
-        let long = "x".repeat(200);
-        let mut session = session(64, &[&long]);
-        let options = Options { overflow: Overflow::Rebuild, ..options() };
-        let outcome = say(&mut session, "one", &options).0.unwrap();
+    fn an_answer_longer_than_the_window_loses_its_oldest_half_again_and_again() {
+        let long: String = (0..400).map(|i| char::from(b'a' + u8::try_from(i % 26).unwrap())).collect();
+        for (overflow, cannot_go_back) in
+            [(Overflow::Slide, false), (Overflow::Slide, true), (Overflow::Rebuild, false)]
+        {
+            let mut session = session(64, &[&long, "next"]);
+            session.engine.cannot_go_back = cannot_go_back;
+            let options = Options { overflow, ..options() };
+            let (outcome, events) = say(&mut session, "one", &options);
+            let outcome = outcome.unwrap();
+            assert_eq!((outcome.text.as_str(), outcome.finish), (long.as_str(), Finish::EndOfTurn));
+            // 55 tokens beside the prompt, 28 of which go each time.
+            let m = &outcome.metrics;
+            assert_eq!((m.evictions, m.dropped_turns, m.dropped_tokens), (13, 0, 13 * 28));
+            let tail = &long[13 * 28..];
+            assert_eq!(shown(&session.engine.cache), format!("U: one\nA: {tail}"));
+            let said = events.iter().filter(|e| e.starts_with("Unshiftable")).count();
+            assert_eq!(said, usize::from(cannot_go_back), "said once");
+            // The prompt is evaluated once, and each time the token that found no room. Rebuilding adds the other 26
+            // that stay, and without going back also the last token of the prompt.
+            let again = match (overflow, cannot_go_back) {
+                (Overflow::Slide, false) => 0,
+                (_, true) => 27,
+                (_, false) => 26,
+            };
+            assert_eq!(m.evaluated, 10 + 13 * (1 + again), "{overflow:?} {cannot_go_back}");
+            // The whole turn has to go, because it never fits.
+            let (outcome, events) = say(&mut session, "two", &options);
+            assert_eq!(outcome.unwrap().text, "next");
+            assert!(events[0].starts_with("Dropped { turns: 1,"), "{events:?}");
+            assert_eq!(shown(&session.engine.cache), "U: two\nA: next");
+        }
+    }
+
+    #[test]
+    fn under_stop_a_full_window_ends_the_answer() {
+        let mut session = session(64, &[&"x".repeat(200)]);
+        let outcome = say(&mut session, "one", &options()).0.unwrap();
         assert_eq!((outcome.text.len(), outcome.finish), (55, Finish::Window));
+    }
+
+    #[test]
+    fn the_turns_of_the_first_tokens_stay_when_that_is_wanted() {
+        for (keep, first) in [
+            (0, "U: thr\nA: 3\nU: fou"),
+            (3, "U: thr\nA: 3\nU: fou"),
+            (4, "U: one\nA: 1\nU: fou"),
+            (12, "U: one\nA: 1\nU: fou"),
+            (13, "U: one\nA: 1\nU: two\nA: 2\nU: fiv"),
+        ] {
+            let mut session = session(48, &["1", "2", "3", "4", "5"]);
+            let options = Options { overflow: Overflow::Slide, keep, ..options() };
+            for text in ["one", "two", "thr", "fou", "fiv"] {
+                say(&mut session, text, &options).0.unwrap();
+            }
+            let cache = shown(&session.engine.cache);
+            assert!(cache.starts_with(first), "{keep}: {cache}");
+        }
+    }
+
+    #[test]
+    fn a_raw_text_keeps_its_beginning_and_its_end() {
+        let long = "x".repeat(100) + "end";
+        for (keep, shows) in [(0, "0123"), (10, "0123456789")] {
+            let mut session = session(64, &[&long]);
+            let options = Options { overflow: Overflow::Slide, keep, ..options() };
+            let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+            let outcome = session.complete("0123456789abcdef", &options, &mut quiet).unwrap();
+            assert_eq!((outcome.text.as_str(), outcome.finish), (long.as_str(), Finish::EndOfTurn));
+            let cache = shown(&session.engine.cache);
+            assert!(cache.starts_with(&format!("{shows}x")) && cache.ends_with("end"), "{keep}: {cache}");
+        }
     }
 
     #[test]
@@ -489,9 +642,9 @@ mod tests {
         say(&mut session, "a", &options()).0.unwrap();
         session.engine.brake_after = Some(session.engine.fed + 3);
         assert_eq!(say(&mut session, "bcdef", &options()).0.unwrap().finish, Finish::Interrupted);
-        assert_eq!(session.usage().0, 0);
+        assert_eq!(shown(&session.engine.cache), "U: a\nA: one", "the last mark");
         let m = say(&mut session, "bcdef", &options()).0.unwrap().metrics;
-        assert_eq!((m.cached, m.evaluated), (0, m.prompt));
+        assert_eq!((m.cached, m.evaluated), (11, m.prompt - 11));
     }
 
     #[test]
@@ -501,7 +654,7 @@ mod tests {
         say(&mut session, "a", &options()).0.unwrap();
         session.undo();
         let (_, events) = say(&mut session, "ab", &options());
-        assert_eq!(events[0], "Reread { tokens: 4 }");
+        assert_eq!(events[0], "Reread { tokens: 1 }");
     }
 
     #[test]

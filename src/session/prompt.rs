@@ -279,6 +279,22 @@ mod tests {
             unreachable!()
         }
 
+        fn goes_back(&self) -> bool {
+            unreachable!()
+        }
+
+        fn mark(&mut self) -> Result<()> {
+            unreachable!()
+        }
+
+        fn unshiftable(&self) -> Option<&'static str> {
+            unreachable!()
+        }
+
+        fn remove(&mut self, _: std::ops::Range<usize>) -> Result<()> {
+            unreachable!()
+        }
+
         fn truncate(&mut self, _: usize) -> Result<usize> {
             unreachable!()
         }
