@@ -10,7 +10,7 @@ use super::dirs;
 use super::lines::{self, Input, Lines, Piped, Typed};
 use super::load;
 use super::run::sampling_line;
-use super::screen::{Screen, stats_line};
+use super::screen::{Screen, stats_line, usage_table};
 use super::settings::Settings;
 use super::ui::Ui;
 use crate::engine::Engine;
@@ -195,6 +195,7 @@ impl<'u, E: Engine> Chat<'u, E> {
             Command::Save => self.save(rest)?,
             Command::Load => self.load(rest)?,
             Command::Read => self.read(rest)?,
+            Command::Context => self.context()?,
             Command::Stats => self.stats()?,
         }
         Ok(Next::Line)
@@ -334,13 +335,26 @@ impl<'u, E: Engine> Chat<'u, E> {
         Ok(())
     }
 
+    fn context(&mut self) -> Result<()> {
+        let options = load::options(&self.args, &mut self.settings, self.overflow);
+        let usage = self.session.context(&options)?;
+        self.ui.note(&usage_table(&usage));
+        Ok(())
+    }
+
     fn stats(&mut self) -> Result<()> {
         let last = self.last.as_ref().ok_or_else(|| Error::failed("there is no answer yet"))?;
-        let (line, dropped) = (stats_line(last, None), last.metrics.dropped_turns);
-        self.ui.note(&line);
-        if dropped > 0 {
-            self.ui.note(&format!("window: dropped {} in this answer", Count(dropped as u64, "turn")));
+        let m = &last.metrics;
+        let mut lines = vec![stats_line(last, None)];
+        if m.evictions > 0 {
+            lines.push(format!(
+                "window: dropped {} and {} in {}",
+                Count(m.dropped_turns as u64, "turn"),
+                Count(m.dropped_tokens as u64, "token"),
+                Count(m.evictions as u64, "eviction")
+            ));
         }
+        self.ui.note(&lines.join("\n"));
         Ok(())
     }
 }

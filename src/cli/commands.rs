@@ -15,11 +15,12 @@ pub(crate) enum Command {
     Save,
     Load,
     Read,
+    Context,
     Stats,
 }
 
 /// Name, arguments, what it does.
-const TABLE: [(Command, &str, &str, &str); 13] = [
+const TABLE: [(Command, &str, &str, &str); 14] = [
     (Command::Help, "/help", "", "list these commands"),
     (Command::Bye, "/bye", "", "leave, as Ctrl-D does"),
     (Command::Clear, "/clear", "", "forget the conversation, keep the system prompt"),
@@ -32,6 +33,7 @@ const TABLE: [(Command, &str, &str, &str); 13] = [
     (Command::Save, "/save", "FILE", "write the conversation as JSON lines"),
     (Command::Load, "/load", "FILE", "go on with a conversation that was saved"),
     (Command::Read, "/read", "FILE", "put a file in front of the next message; no name: forget it"),
+    (Command::Context, "/context", "", "what takes how much of the window"),
     (Command::Stats, "/stats", "", "the statistics of the last answer"),
 ];
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ui::{Bar, Ui};
 use crate::human::{Count, Rate, Seconds, Thousands};
-use crate::session::{Event, Outcome};
+use crate::session::{Event, Outcome, Usage};
 
 /// Shows the events of one answer.
 pub(crate) struct Screen<'u> {
@@ -82,4 +82,60 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     }
     parts.push(format!("finish {}", outcome.finish.as_str()));
     parts.join(", ")
+}
+
+/// The most characters of a message in a table.
+const WORDS: usize = 48;
+
+/// The window, part by part.
+pub(crate) fn usage_table(usage: &Usage) -> String {
+    let mut lines = vec![format!("window: {} tokens", Thousands(usage.window as u64))];
+    let mut row = |tokens: usize, what: &str| {
+        lines.push(format!("{:>9}  {what}", Thousands(tokens as u64).to_string()));
+    };
+    row(usage.system, "system prompt and template");
+    if usage.dropped > 0 {
+        row(0, &format!("{} dropped", Count(usage.dropped as u64, "turn")));
+    }
+    let (earlier, tokens) = usage.earlier;
+    if earlier > 0 {
+        row(tokens, &format!("{} before these", Count(earlier as u64, "turn")));
+    }
+    for (text, tokens) in &usage.turns {
+        row(*tokens, &first_words(text));
+    }
+    row(usage.window.saturating_sub(usage.used()), "free");
+    lines.join("\n")
+}
+
+/// The beginning of a message, on one line.
+fn first_words(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(WORDS) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_shown_part_by_part() {
+        let usage = Usage {
+            window: 8192,
+            system: 12,
+            dropped: 3,
+            earlier: (2, 1840),
+            turns: vec![("What\nis  it?".to_owned(), 40), ("é".repeat(60), 1000)],
+        };
+        let expected =
+            "window: 8,192 tokens\n       12  system prompt and template\n        0  3 turns dropped\n    \
+                        1,840  2 turns before these\n       40  What is it?\n    1,000  "
+                .to_owned()
+                + &"é".repeat(48)
+                + "…\n    5,300  free";
+        assert_eq!(usage_table(&usage), expected);
+    }
 }

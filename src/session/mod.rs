@@ -16,12 +16,14 @@ pub(crate) mod prompt;
 pub(crate) mod template;
 pub(crate) mod text;
 pub(crate) mod transcript;
+mod usage;
 mod window;
 
 use answer::{Answer, Room};
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
 pub(crate) use template::{Message, Role, Template, Think};
+pub(crate) use usage::Usage;
 use window::{Budget, KvWindow, common};
 
 /// The local date and time, for templates that print it.
@@ -273,11 +275,7 @@ impl<E: Engine> Session<E> {
 
     /// What the model is shown, as tokens.
     fn encode(&self, options: &Options) -> Result<Encoded> {
-        let stays = self.system_len() + self.pinned;
-        self.encode_messages(
-            &[&self.messages[..stays], &self.messages[stays + self.dropped..]].concat(),
-            options,
-        )
+        self.encode_messages(&self.visible(), options)
     }
 
     fn encode_messages(&self, messages: &[Message], options: &Options) -> Result<Encoded> {
@@ -565,6 +563,33 @@ mod tests {
             assert!(events[0].starts_with("Dropped { turns: 1,"), "{events:?}");
             assert_eq!(shown(&session.engine.cache), "U: two\nA: next");
         }
+    }
+
+    #[test]
+    fn the_window_is_accounted_for_to_the_last_token() {
+        let mut session = session(200, &["1"; 40]);
+        session.set_system("Brief.");
+        let options = Options { overflow: Overflow::Slide, ..options() };
+        let usage = session.context(&options).unwrap();
+        // `S: Brief.` and its line end, and `U: ` of the first message.
+        assert_eq!((usage.system, usage.used(), usage.window, usage.turns.len()), (13, 13, 200, 0));
+        for i in 0..25 {
+            say(&mut session, &format!("{i:02}"), &options).0.unwrap();
+        }
+        let usage = session.context(&options).unwrap();
+        assert_eq!(usage.used(), session.encode(&options).unwrap().tokens.len());
+        let shown = session.visible().iter().filter(|m| m.role == Role::User).count();
+        assert_eq!(usage.dropped + usage.earlier.0 + usage.turns.len(), 25);
+        assert_eq!(usage.earlier.0 + usage.turns.len(), shown);
+        assert_eq!(usage.turns.last().unwrap(), &("24".to_owned(), 11));
+        session.clear();
+        for i in 0..22 {
+            session.messages.push(Message::new(Role::User, format!("{i}")));
+            session.messages.push(Message::new(Role::Assistant, "ok"));
+        }
+        let usage = session.context(&options).unwrap();
+        assert_eq!((usage.earlier.0, usage.turns.len()), (2, 20));
+        assert_eq!(usage.used(), session.encode(&options).unwrap().tokens.len());
     }
 
     #[test]
