@@ -16,3 +16,4 @@ mod run;
 mod show;
 mod support;
 mod terminal;
+mod window;

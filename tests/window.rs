@@ -1,0 +1,144 @@
+//! The window over long conversations: what leaves it, what stays, and that memory does not grow.
+
+use serde_json::Value;
+
+use crate::support::Infer;
+use crate::support::tiny_gguf::{CONTROL, Tiny, WIDTH};
+
+fn chat(ctx: &str) -> Infer {
+    Infer::new().args(["chat", "demo", "-t", "1", "--temp", "0", "--ctx", ctx])
+}
+
+/// Questions that have nothing to do with names.
+fn sums(count: usize) -> String {
+    (0..count).map(|i| format!("What is {} + {}?\n", i % 10, i / 10 % 10)).collect()
+}
+
+/// Turns that stderr reports as dropped, if it reports nothing else.
+fn dropped_turns(stderr: &str) -> Option<usize> {
+    let turns = |line: &str| line.strip_prefix("window: dropped ")?.split(' ').next()?.parse::<usize>().ok();
+    stderr.lines().map(turns).sum()
+}
+
+#[test]
+fn a_fact_in_the_system_prompt_outlives_fifty_dropped_turns() {
+    let lines = sums(60) + "What is my name?\n";
+    chat("256")
+        .args(["-s", "The user's name is Ada."])
+        .stdin(lines)
+        .stdout_is(|out| out.ends_with("\nYour name is Ada.\n"))
+        .stderr_is(|err| dropped_turns(err).is_some_and(|turns| turns >= 50))
+        .run();
+}
+
+#[test]
+fn a_fact_is_known_while_it_is_in_the_window_and_not_afterwards() {
+    let recall = |turns: usize| {
+        let lines = format!("My name is Ada.\n{}What is my name?\n", sums(turns));
+        let ran = chat("256").stdin(lines).stdout_is(|_| true).stderr_is(|_| true).run();
+        ran.stdout.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(recall(3), "Your name is Ada.");
+    assert!(!recall(60).contains("Ada"));
+}
+
+#[test]
+fn the_window_is_shown_on_request() {
+    let shown = |err: &str| {
+        let mut lines = err.lines().skip_while(|line| line.starts_with("window: dropped"));
+        lines.next() == Some("window: 256 tokens")
+            && err.contains("  system prompt and template\n")
+            && err.contains(" dropped\n")
+            && err.contains("  What is 9 + 1?\n")
+            && err.ends_with("  free\n")
+    };
+    chat("256").stdin(sums(20) + "/context\n").stdout_is(|_| true).stderr_is(shown).run();
+}
+
+/// A model with random weights that never ends by itself: the output for its control tokens, the first ones, is 0.
+fn endless() -> Vec<u8> {
+    let control = CONTROL.len() * usize::try_from(WIDTH).unwrap() * size_of::<f32>();
+    Tiny::llama().change_tensor("token_embd.weight", |tensor| tensor.data[..control].fill(0)).bytes()
+}
+
+#[test]
+fn an_answer_may_be_ten_times_as_long_as_the_window() {
+    for (overflow, finish, tokens) in
+        [("slide", "length", 2560), ("rebuild", "length", 2560), ("stop", "window", 256)]
+    {
+        let run = Infer::new().file("tiny.gguf", endless());
+        let args =
+            ["run", "tiny.gguf", "--raw", "--json", "-t", "1", "--temp", "0", "--ctx", "256", "-n", "2560"];
+        let run = run.args(args).args(["--overflow", overflow, "hello"]);
+        let ran = run.stdout_is(|_| true).stderr_is(|_| true).run();
+        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(
+            (answer["finish"].as_str(), answer["tokens"]["generated"].as_u64()),
+            (Some(finish), Some(tokens))
+        );
+        let context = &answer["context"];
+        let (evictions, gone) = (&context["evictions"], &context["dropped_tokens"]);
+        let said =
+            ran.stderr.lines().filter(|line| line.starts_with("window: dropped the oldest part")).count();
+        assert_eq!(evictions.as_u64(), Some(said as u64), "{}", ran.stderr);
+        let slid = overflow != "stop";
+        assert_eq!((said > 15, gone.as_u64() > Some(2000)), (slid, slid));
+    }
+}
+
+#[test]
+fn what_stays_must_leave_room() {
+    let expected = "error: `--keep 200` leaves too little of a context of 256 tokens\n\
+                    hint: `--keep` takes up to half of the context: 128\n";
+    chat("256").args(["--keep", "200"]).stdin("Hello\n").stderr(expected).status(2).run();
+}
+
+/// Two thousand turns through a pipe, in a window of 512 tokens.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_long_conversation_takes_no_more_memory_than_a_short_one() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::Stdio;
+
+    const WARM: usize = 300;
+    const TURNS: usize = 2000;
+    let mut child = chat("512")
+        .command()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let resident = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut stderr = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).map(|_| text)
+    });
+    let mut turns = |count: usize| {
+        for line in sums(count).lines() {
+            writeln!(stdin, "{line}").unwrap();
+            let answer = answers.next().unwrap().unwrap();
+            assert!(!answer.is_empty());
+        }
+    };
+    turns(WARM);
+    let warm = resident();
+    turns(TURNS - WARM);
+    let end = resident();
+    drop(turns);
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    let stderr = reader.join().unwrap().unwrap();
+    assert!(end * 100 <= warm * 102, "{warm} kB after {WARM} turns, {end} kB after {TURNS}");
+    // All but those in the window, which holds some twenty.
+    let dropped = dropped_turns(&stderr).unwrap();
+    assert!((TURNS - 60..TURNS).contains(&dropped), "{dropped}");
+}
