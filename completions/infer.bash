@@ -103,7 +103,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__chat)
-            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --quiet --verbose --help"
+            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --session --continue --list-sessions --json --remove-session --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -214,6 +214,14 @@ _infer() {
                     ;;
                 --overflow)
                     COMPREPLY=($(compgen -W "slide rebuild stop" -- "${cur}"))
+                    return 0
+                    ;;
+                --session)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remove-session)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

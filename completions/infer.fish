@@ -102,8 +102,13 @@ complete -c infer -n "__fish_infer_using_subcommand chat" -l stop -d 'Stop befor
 complete -c infer -n "__fish_infer_using_subcommand chat" -l overflow -d 'What to do when the window is full [default: slide]' -r -f -a "slide\t'Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache'
 rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
 stop\t'End the answer'"
+complete -c infer -n "__fish_infer_using_subcommand chat" -l session -d 'Keep the conversation under this name, or go on with the one that is kept there' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l remove-session -d 'Remove a session; on a terminal it asks first, unless `--yes` is given' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -s y -l yes -d 'Download the model without asking when it is not here'
 complete -c infer -n "__fish_infer_using_subcommand chat" -l stats -d 'Print statistics on stderr'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l continue -d 'Go on with the session used last'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l list-sessions -d 'List the sessions'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l json -d 'With `--list-sessions`, print one JSON object'
 complete -c infer -n "__fish_infer_using_subcommand chat" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand chat" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand chat" -s h -l help -d 'Print help (see more with \'--help\')'

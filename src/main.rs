@@ -17,6 +17,9 @@
 //! `session` renders the model's own template, brings the KV cache to the wanted tokens and runs the one generation
 //! loop; its events come back up to `cli`, which alone prints.
 //!
+//! A conversation that is kept: `cli::sessions` names it and says what becomes of it, `session::transcript` holds its file and
+//! writes each message before it is evaluated.
+//!
 //! A download's way: `cli::pull` shows it, `model::pull` plans and publishes, `model::hub` brings the bytes, `model::store`
 //! knows what lies where. Quantizing: `model::recipe` predicts, `cli::quantize` lets a child do it in `engine::quantize`, and
 //! `engine::quality` measures what it cost.

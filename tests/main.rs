@@ -13,6 +13,7 @@ mod pull;
 mod quantize;
 mod real;
 mod run;
+mod sessions;
 mod show;
 mod support;
 mod terminal;

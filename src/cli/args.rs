@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use super::sessions::Name;
 use crate::model::recipe::Target;
 
 const EXAMPLES: &str = "\
@@ -78,10 +79,13 @@ const CHAT_EXAMPLES: &str = "\
 Examples:
   infer chat qwen3:4b
   infer chat model.gguf -s \"You answer in one sentence.\" --ctx 4096
+  infer chat qwen3:4b --session trip    keep it, or go on with it; then the model can be left out
+  infer chat --continue                 go on with the last one that was kept
   printf 'My name is Ada.\\nWhat is my name?\\n' | infer chat demo --temp 0
 
 `/help` lists the commands. A line that ends in `\\` goes on; `\"\"\"` begins and ends a block of lines.
-Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves.";
+Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves. Of a session each message is on the disk before it is \
+evaluated.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -294,6 +298,10 @@ pub(crate) enum GradeArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    /// A name (`qwen3:4b`, `demo`), a repository (`org/repo[:QUANT]`), or the path of a GGUF file
+    #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
+    pub(crate) model: String,
+
     #[command(flatten)]
     pub(crate) common: AnswerArgs,
 
@@ -319,12 +327,43 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
+    /// A name (`qwen3:4b`, `demo`), a repository (`org/repo[:QUANT]`), or the path of a GGUF file; a session remembers its own
+    #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
+    pub(crate) model: Option<String>,
+
     #[command(flatten)]
     pub(crate) common: AnswerArgs,
 
     /// What to do when the window is full [default: slide]
     #[arg(long, value_name = "HOW", env = "INFER_OVERFLOW")]
     pub(crate) overflow: Option<OverflowArg>,
+
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+}
+
+/// A conversation that is kept, and what to do with those that are.
+#[derive(Debug, Default, Args)]
+pub(crate) struct SessionArgs {
+    /// Keep the conversation under this name, or go on with the one that is kept there
+    #[arg(help_heading = "Sessions", long = "session", value_name = "NAME")]
+    pub(crate) name: Option<Name>,
+
+    /// Go on with the session used last
+    #[arg(help_heading = "Sessions", long = "continue", conflicts_with = "name")]
+    pub(crate) last: bool,
+
+    /// List the sessions
+    #[arg(help_heading = "Sessions", long = "list-sessions", conflicts_with_all = ["model", "name", "last", "remove"])]
+    pub(crate) list: bool,
+
+    /// With `--list-sessions`, print one JSON object
+    #[arg(help_heading = "Sessions", long, requires = "list", conflicts_with_all = ["model", "name", "last", "remove"])]
+    pub(crate) json: bool,
+
+    /// Remove a session; on a terminal it asks first, unless `--yes` is given
+    #[arg(help_heading = "Sessions", long = "remove-session", value_name = "NAME", conflicts_with_all = ["model", "name", "last"])]
+    pub(crate) remove: Option<Name>,
 }
 
 /// What `run` and `chat` share.
@@ -366,10 +405,6 @@ pub(crate) struct AnswerArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModelArgs {
-    /// A name (`qwen3:4b`, `demo`), a repository (`org/repo[:QUANT]`), or the path of a GGUF file
-    #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
-    pub(crate) model: String,
-
     /// Download the model without asking when it is not here
     #[arg(short, long)]
     pub(crate) yes: bool,

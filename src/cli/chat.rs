@@ -11,15 +11,26 @@ use super::lines::{self, Input, Lines, Piped, Typed};
 use super::load;
 use super::run::sampling_line;
 use super::screen::{Screen, stats_line, usage_table};
+use super::sessions::{self, Name};
 use super::settings::Settings;
 use super::ui::Ui;
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::human::{Count, Thousands};
-use crate::session::{Event, Finish, Outcome, Overflow, Role, Session, Sink, transcript};
+use crate::session::transcript::{self, Transcript};
+use crate::session::{Event, Finish, Outcome, Overflow, Role, Session, Sink};
 
 pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<()> {
-    let found = load::locate(ui, &args.common)?;
+    if args.session.list {
+        return sessions::list(ui, args.session.json);
+    }
+    if let Some(name) = &args.session.remove {
+        return sessions::remove(ui, name, args.common.model.yes);
+    }
+    // Held from here on, so that nobody waits for a model in vain.
+    let kept = sessions::open(&args.session)?;
+    let model = sessions::model(args.model.as_deref(), kept.as_ref())?;
+    let found = load::locate(ui, model, &args.common)?;
     let mut loaded = load::load(ui, &found, &args.common, matches, false)?;
     if loaded.template.is_none() {
         return Err(Error::failed("the model has no chat template, so it can only continue texts")
@@ -29,17 +40,19 @@ pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<
     if let Some(system) = &args.common.system {
         session.set_system(system);
     }
+    let mut lines: Box<dyn Lines> = if ui.has_piped_input() {
+        Box::new(Piped)
+    } else {
+        let typed = Typed::new(ui, dirs::state())?;
+        let context = Thousands(loaded.ctx.into());
+        ui.status(&format!("{}, context {context}; /help lists the commands", loaded.name));
+        Box::new(typed)
+    };
+    let name = kept.map(|kept| kept.go_on(ui, &mut session, &found)).transpose()?;
     let overflow = load::overflow(args.overflow, Overflow::Slide);
-    if ui.has_piped_input() {
-        return Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow).run(&mut Piped);
-    }
-    let mut typed = Typed::new(ui, dirs::state())?;
-    ui.status(&format!(
-        "{}, context {}; /help lists the commands",
-        loaded.name,
-        Thousands(loaded.ctx.into())
-    ));
-    Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow).run(&mut typed)
+    let mut chat = Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow);
+    chat.kept_as = name;
+    chat.run(&mut *lines)
 }
 
 /// A conversation with what can be changed in it.
@@ -55,6 +68,8 @@ struct Chat<'u, E: Engine> {
     pending: Option<String>,
     /// Files that hold this conversation and may be written again.
     own_files: Vec<PathBuf>,
+    /// The session that it is.
+    kept_as: Option<Name>,
 }
 
 /// Go on, or leave?
@@ -75,11 +90,26 @@ impl<'u, E: Engine> Chat<'u, E> {
         settings: Settings,
         overflow: Overflow,
     ) -> Self {
-        let args = args.clone();
-        Self { ui, args, name, session, settings, overflow, last: None, pending: None, own_files: Vec::new() }
+        Self {
+            ui,
+            args: args.clone(),
+            name,
+            session,
+            settings,
+            overflow,
+            last: None,
+            pending: None,
+            own_files: Vec::new(),
+            kept_as: None,
+        }
     }
 
+    /// The whole conversation. What is to outlive it besides its messages is kept at the end, however that came.
     fn run(mut self, lines: &mut dyn Lines) -> Result<()> {
+        self.converse(lines)
+    }
+
+    fn converse(&mut self, lines: &mut dyn Lines) -> Result<()> {
         // The last message, while it is being changed.
         let mut draft: Option<String> = None;
         loop {
@@ -109,7 +139,11 @@ impl<'u, E: Engine> Chat<'u, E> {
             None if line.trim().is_empty() => Ok(Next::Line),
             None if revises => self.revise(line).map(|()| Next::Line),
             None => self.say(line).map(|()| Next::Line),
-            Some(Ok((command, rest))) => self.command(command, rest, can_edit),
+            Some(Ok((command, rest))) => {
+                let next = self.command(command, rest, can_edit)?;
+                self.session.record()?;
+                Ok(next)
+            }
             Some(Err(word)) => {
                 Err(Error::usage(format!("there is no command `{word}`")).hint("`/help` lists the commands"))
             }
@@ -121,6 +155,9 @@ impl<'u, E: Engine> Chat<'u, E> {
             Some(file) => format!("{}\n\n{text}", file.trim_end()),
             None => text.to_owned(),
         };
+        if self.session.is_unanswered() {
+            self.ui.note("the message without an answer makes room for this one");
+        }
         let turns = self.session.messages().len();
         self.answer(|session, options, sink| session.say(&message, options, sink))?;
         if self.session.messages().len() > turns {
@@ -237,7 +274,7 @@ impl<'u, E: Engine> Chat<'u, E> {
         let (used, window) = self.session.usage();
         let turns = self.session.messages().iter().filter(|m| m.role == Role::User).count();
         let max = self.args.max_tokens.map_or("none".to_owned(), |n| n.to_string());
-        let lines = [
+        let mut lines = vec![
             format!("model: {}", self.name),
             sampling_line(&self.settings),
             format!("max-tokens: {max}, think: {:?}", self.args.think).to_lowercase(),
@@ -249,6 +286,7 @@ impl<'u, E: Engine> Chat<'u, E> {
                 Count(turns as u64, "turn")
             ),
         ];
+        lines.extend(self.kept_as.as_ref().map(|name| format!("session: {name}")));
         self.ui.note(&lines.join("\n"));
     }
 
@@ -297,22 +335,11 @@ impl<'u, E: Engine> Chat<'u, E> {
 
     fn load(&mut self, file: &str) -> Result<()> {
         let path = file_argument("/load", file)?;
-        let messages = transcript::from_jsonl(&load::read_text(&path)?)
+        let Transcript { messages, .. } = transcript::from_jsonl(&load::read_text(&path)?)
             .map_err(|e| Error { message: format!("`{file}`: {}", e.message), ..e })?;
         let loaded = format!("loaded {} from `{file}`", Count(messages.len() as u64, "message"));
-        let system = self.session.system().map(str::to_owned);
-        self.session.set_messages(messages);
         self.ui.status(&loaded);
-        match (system, self.session.system()) {
-            (Some(old), None) => {
-                self.session.set_system(&old);
-                self.ui.status("the system prompt stays; the file has none");
-            }
-            (Some(old), Some(new)) if old != new => {
-                self.ui.note("the system prompt of the file has taken the place of yours");
-            }
-            _ => {}
-        }
+        sessions::restore(self.ui, &mut self.session, messages, "file");
         self.own_files.push(path);
         Ok(())
     }
@@ -385,13 +412,23 @@ mod tests {
 
     /// Lines in; result, stdout and stderr out.
     fn chat(answers: &[&str], lines: &[&str]) -> (Result<()>, String, String) {
+        chat_from(answers, lines, |_| {})
+    }
+
+    /// As `chat`, with something done to the session before.
+    fn chat_from(
+        answers: &[&str],
+        lines: &[&str],
+        prepare: impl FnOnce(&mut Session<Scripted>),
+    ) -> (Result<()>, String, String) {
         let (mut ui, out, err) = Ui::captured(false);
         let cli = Cli::parse_from(["infer", "chat", "x", "--seed", "1"]);
         let Some(Verb::Chat(args)) = cli.command else { unreachable!("these are arguments of `chat`") };
         let matches = clap::ArgMatches::default();
         let settings = Settings::resolve(&args.common.sampling, &matches, |_| None, |_| None).unwrap();
         let template = Template::new(TEMPLATE, "", "").unwrap();
-        let session = Session::new(Scripted::new(1000, answers), Some(template));
+        let mut session = Session::new(Scripted::new(1000, answers), Some(template));
+        prepare(&mut session);
         let chat =
             Chat::new(&mut ui, &args.common, "scripted".to_owned(), session, settings, Overflow::Rebuild);
         let result = chat.run(&mut Listed::new(lines));
@@ -514,6 +551,54 @@ mod tests {
     }
 
     #[test]
+    fn every_command_that_changes_a_kept_conversation_changes_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, saved) = (folder.path().join("kept.jsonl"), folder.path().join("saved.jsonl"));
+        std::fs::write(
+            &saved,
+            "{\"role\":\"user\",\"content\":\"S\"}\n{\"role\":\"assistant\",\"content\":\"T\"}\n",
+        )
+        .unwrap();
+        let load = format!("/load {}", saved.display());
+        for (command, expected) in [
+            ("/undo", &["a", "1"][..]),
+            ("/clear", &[]),
+            ("/system Brief.", &["Brief.", "a", "1", "b", "2"]),
+            ("/regen", &["a", "1", "b", "3"]),
+            ("/edit c", &["a", "1", "c", "3"]),
+            (&load, &["S", "T"]),
+            ("/show", &["a", "1", "b", "2"]),
+        ] {
+            let result = chat_from(&["1", "2", "3"], &["a", "b", command], |session| {
+                let claim = transcript::Claim::take(&kept).unwrap().unwrap();
+                session.keep_in(transcript::Journal::open(claim).unwrap()).unwrap();
+            });
+            result.0.unwrap();
+            let held = transcript::read(&kept).unwrap().unwrap().transcript;
+            let contents: Vec<_> = held.messages.iter().map(|m| m.content.as_str()).collect();
+            assert_eq!(contents, expected, "{command}");
+            std::fs::remove_file(&kept).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_message_without_an_answer_is_spoken_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("talk.jsonl");
+        std::fs::write(&file, "{\"role\":\"user\",\"content\":\"Hi\"}\n").unwrap();
+        let load = format!("/load {}", file.display());
+        let unanswered = "the last message has no answer yet; `/regen` answers it\n";
+        for (next, said) in
+            [("/regen", ""), ("Hello", "the message without an answer makes room for this one\n")]
+        {
+            let (result, out, err) = chat(&["one"], &[&load, next]);
+            result.unwrap();
+            assert_eq!(out, "one\n");
+            assert!(err.ends_with(&format!("`\n{unanswered}{said}")), "{err}");
+        }
+    }
+
+    #[test]
     fn a_file_is_named_as_tab_completes_it() {
         assert_eq!(file_argument("/save", "a\\ b.jsonl").unwrap(), PathBuf::from("a b.jsonl"));
         let home = dirs::home().expect("a home folder");
@@ -533,6 +618,7 @@ mod tests {
         let (_, _, err) = chat(&[], &[&read, "/read"]);
         assert!(err.ends_with("what was read is forgotten\n"), "{err}");
         let saved = transcript::from_jsonl(&std::fs::read_to_string(&talk).unwrap()).unwrap();
+        let saved = saved.messages;
         assert_eq!((saved[0].content.as_str(), saved[2].content.as_str()), ("facts\n\nsum up", "and now?"));
     }
 }

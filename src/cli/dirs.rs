@@ -27,7 +27,7 @@ pub(crate) fn config() -> Option<PathBuf> {
 pub(crate) fn data() -> Result<PathBuf> {
     project()
         .map(|dirs| dirs.data_dir().to_owned())
-        .ok_or_else(|| Error::failed("no home folder to keep models in").hint("set HOME, or XDG_DATA_HOME"))
+        .ok_or_else(|| Error::failed("no home folder to keep files in").hint("set HOME, or XDG_DATA_HOME"))
 }
 
 /// Where `~` points.

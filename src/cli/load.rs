@@ -35,9 +35,9 @@ pub(crate) struct Loaded {
     pub(crate) started: Instant,
 }
 
-/// The model that the arguments name.
-pub(crate) fn locate(ui: &mut Ui, args: &AnswerArgs) -> Result<Found> {
-    pull::obtain(ui, &args.model.model, args.model.yes)
+/// The model of this name.
+pub(crate) fn locate(ui: &mut Ui, name: &str, args: &AnswerArgs) -> Result<Found> {
+    pull::obtain(ui, name, args.model.yes)
 }
 
 /// Load a model. With `raw` no template is wanted.
@@ -65,7 +65,7 @@ pub(crate) fn load(
     if ui.is_verbose() {
         ui.note(&load_line(&shape, &plan, &weights, started.elapsed()));
     }
-    Ok(Loaded { name: args.model.model.clone(), weights, template, settings, ctx: plan.ctx, started })
+    Ok(Loaded { name: found.name.clone(), weights, template, settings, ctx: plan.ctx, started })
 }
 
 fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {

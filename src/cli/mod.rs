@@ -13,6 +13,7 @@ mod quantize;
 mod room;
 mod run;
 mod screen;
+mod sessions;
 mod settings;
 mod show;
 mod spin;

@@ -148,7 +148,7 @@ fn kind_of(loose: &Loose) -> &'static str {
 }
 
 /// `2026-11-30 22:10`, in local time.
-fn minute(time: SystemTime) -> String {
+pub(crate) fn minute(time: SystemTime) -> String {
     let zoned = jiff::Timestamp::try_from(time).map(|at| at.to_zoned_datetime(jiff::tz::TimeZone::system()));
     zoned.map_or_else(|_| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
@@ -221,7 +221,7 @@ fn partial_json(partial: &PartialFile) -> Value {
     })
 }
 
-fn seconds(time: SystemTime) -> Option<u64> {
+pub(crate) fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 

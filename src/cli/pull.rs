@@ -35,6 +35,8 @@ pub(crate) fn places() -> Result<Places> {
 
 /// A model on this machine.
 pub(crate) struct Found {
+    /// As the person named it.
+    pub(crate) name: String,
     /// Its file, the first of its parts.
     pub(crate) path: PathBuf,
     /// What the registry says of how to sample, by the names of the flags with `_`.
@@ -49,7 +51,7 @@ pub(crate) fn obtain(ui: &mut Ui, name: &str, yes: bool) -> Result<Found> {
         Located::Remote(model) => offer(ui, &places, name, &model, yes)?,
     };
     let sampling = places.entry(name).map(|entry| entry.sampling.clone()).unwrap_or_default();
-    Ok(Found { path, sampling })
+    Ok(Found { name: name.to_owned(), path, sampling })
 }
 
 fn offer(ui: &mut Ui, places: &Places, name: &str, model: &HubRef, yes: bool) -> Result<PathBuf> {

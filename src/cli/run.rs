@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
-use super::args::{ChatArgs, RunArgs};
+use super::args::{ChatArgs, RunArgs, SessionArgs};
 use super::chat;
 use super::load::{self, Loaded};
 use super::screen::{Screen, stats_line};
@@ -18,11 +18,13 @@ use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
     // A model that isn't there is told before a prompt is read that may take its time.
-    let found = load::locate(ui, &args.common)?;
+    let found = load::locate(ui, &args.model, &args.common)?;
     let (prompt, preamble) = gather(ui, &args)?;
     if prompt.trim().is_empty() {
         if ui.is_interactive() && args.files.is_empty() && !args.raw && !args.json {
-            return chat::run(ui, &ChatArgs { common: args.common, overflow: args.overflow }, matches);
+            let RunArgs { model, common, overflow, .. } = args;
+            let args = ChatArgs { model: Some(model), common, overflow, session: SessionArgs::default() };
+            return chat::run(ui, &args, matches);
         }
         return Err(
             Error::usage("the prompt is empty").hint("`infer run MODEL \"your question\"`, or pipe one in")

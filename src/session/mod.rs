@@ -23,6 +23,7 @@ use answer::{Answer, Room};
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
 pub(crate) use template::{Message, Role, Template, Think};
+use transcript::Journal;
 pub(crate) use usage::Usage;
 use window::{Budget, KvWindow, common};
 
@@ -132,6 +133,8 @@ pub(crate) struct Session<E: Engine> {
     said_folded: bool,
     /// So is [`Event::Unshiftable`].
     said_unshiftable: bool,
+    /// Where the conversation is kept while it is held.
+    journal: Option<Journal>,
 }
 
 impl<E: Engine> Session<E> {
@@ -146,7 +149,19 @@ impl<E: Engine> Session<E> {
             dropped: 0,
             said_folded: false,
             said_unshiftable: false,
+            journal: None,
         }
+    }
+
+    /// Keep the conversation in a file from now on.
+    pub(crate) fn keep_in(&mut self, journal: Journal) -> Result<()> {
+        self.journal = Some(journal);
+        self.record()
+    }
+
+    /// Bring the file to the conversation as it stands, after a change that is no answer.
+    pub(crate) fn record(&mut self) -> Result<()> {
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.sync(&self.messages))
     }
 
     /// The conversation so far, also what the model no longer sees.
@@ -201,27 +216,22 @@ impl<E: Engine> Session<E> {
         Some(text)
     }
 
-    /// Answer a user's message. When nothing was generated, the conversation stays as it was.
+    /// Answer a user's message, which takes the place of one that has no answer. When nothing was generated, the
+    /// conversation stays as it was.
     pub(crate) fn say(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
-        let before = (self.messages.len(), self.dropped);
-        self.messages.push(Message::new(Role::User, text));
-        let outcome = self.reply(options, sink);
-        let nothing = match &outcome {
-            Ok(outcome) => outcome.finish == Finish::Interrupted && outcome.text.is_empty(),
-            Err(_) => true,
-        };
-        if nothing {
-            self.messages.truncate(before.0);
-            self.dropped = before.1;
-        } else if let Ok(outcome) = &outcome {
-            self.messages.push(Message::new(Role::Assistant, &outcome.text));
-        }
-        outcome
+        let before = (self.messages.clone(), self.pinned, self.dropped);
+        self.messages.pop_if(|m| m.role == Role::User);
+        self.attempt(text, before, options, sink)
     }
 
     /// The last user message.
     pub(crate) fn last_message(&self) -> Option<&str> {
         self.messages.iter().rfind(|m| m.role == Role::User).map(|m| m.content.as_str())
+    }
+
+    /// Whether the last message has no answer, as after a crash.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.messages.last().is_some_and(|m| m.role == Role::User)
     }
 
     /// Answer the last user message once more, or `text` in its place. When nothing was generated, the conversation
@@ -232,14 +242,32 @@ impl<E: Engine> Session<E> {
         options: &Options,
         sink: &mut Sink,
     ) -> Result<Outcome> {
-        let before = (self.messages.clone(), self.dropped);
+        let before = (self.messages.clone(), self.pinned, self.dropped);
         let old = self.undo().ok_or_else(|| Error::failed("there is no message to answer again"))?;
-        let outcome = self.say(text.unwrap_or(&old), options, sink);
-        let kept = outcome.as_ref().is_ok_and(|o| o.finish != Finish::Interrupted || !o.text.is_empty());
-        if !kept {
-            (self.messages, self.dropped) = before;
+        self.attempt(text.unwrap_or(&old), before, options, sink)
+    }
+
+    /// Answer a message. It is on file before it is evaluated; when nothing was generated, all is again as it was
+    /// `before`.
+    fn attempt(
+        &mut self,
+        text: &str,
+        before: (Vec<Message>, usize, usize),
+        options: &Options,
+        sink: &mut Sink,
+    ) -> Result<Outcome> {
+        self.messages.push(Message::new(Role::User, text));
+        let held = self.journal.as_mut().map_or(Ok(()), |journal| journal.hold(&self.messages));
+        let outcome = held.and_then(|()| self.reply(options, sink));
+        match &outcome {
+            Ok(outcome) if outcome.finish != Finish::Interrupted || !outcome.text.is_empty() => {
+                self.messages.push(Message::new(Role::Assistant, &outcome.text));
+            }
+            _ => (self.messages, self.pinned, self.dropped) = before,
         }
-        outcome
+        let recorded = self.record();
+        // What went wrong first is what is told.
+        outcome.and_then(|outcome| recorded.map(|()| outcome))
     }
 
     /// The template did not come to an end and may be running still, so the process should.
@@ -726,6 +754,100 @@ mod tests {
         assert_eq!((contents(&session), session.dropped), (vec!["S", "a", "x"], 2));
         assert_eq!(session.undo().as_deref(), Some("a"));
         assert_eq!((session.undo(), contents(&session)), (None, vec!["S"]));
+    }
+
+    /// A session that is kept in a file.
+    fn kept(window: usize, answers: &[&str]) -> (tempfile::TempDir, Session<Scripted>) {
+        let folder = tempfile::tempdir().unwrap();
+        let claim = transcript::Claim::take(&folder.path().join("a.jsonl")).unwrap().unwrap();
+        let mut session = session(window, answers);
+        session.keep_in(Journal::open(claim).unwrap()).unwrap();
+        (folder, session)
+    }
+
+    fn on_file(folder: &tempfile::TempDir) -> Vec<String> {
+        let read = transcript::read(&folder.path().join("a.jsonl")).unwrap();
+        let messages = read.map_or(Vec::new(), |read| read.transcript.messages);
+        messages.into_iter().map(|message| message.content).collect()
+    }
+
+    #[test]
+    fn a_message_is_on_file_before_it_is_evaluated_and_an_answer_when_it_is_whole() {
+        let (folder, mut session) = kept(1000, &["one", "two"]);
+        let mut seen = Vec::new();
+        let mut quiet = |event: Event<'_>| {
+            if matches!(event, Event::Prefill { .. } | Event::Text(_)) {
+                seen.push(on_file(&folder));
+            }
+            ControlFlow::Continue(())
+        };
+        session.say("a", &options(), &mut quiet).unwrap();
+        assert!(!seen.is_empty() && seen.iter().all(|held| held == &["a"]), "{seen:?}");
+        assert_eq!(on_file(&folder), ["a", "one"]);
+        // The old answer stays until the new one is there.
+        seen.clear();
+        let mut quiet = |_: Event<'_>| {
+            seen.push(on_file(&folder));
+            ControlFlow::Continue(())
+        };
+        session.answer_again(None, &options(), &mut quiet).unwrap();
+        assert!(!seen.is_empty() && seen.iter().all(|held| held == &["a", "one"]), "{seen:?}");
+        assert_eq!(on_file(&folder), ["a", "two"]);
+    }
+
+    #[test]
+    fn a_message_that_got_no_answer_is_not_kept() {
+        let (folder, mut session) = kept(30, &["one"]);
+        say(&mut session, "a", &options()).0.unwrap();
+        say(&mut session, "0123456789012", &options()).0.unwrap_err();
+        assert_eq!(on_file(&folder), ["a", "one"]);
+        session.engine.brake_after = Some(session.engine.fed + 1);
+        assert_eq!(say(&mut session, "b", &options()).0.unwrap().finish, Finish::Interrupted);
+        assert_eq!(on_file(&folder), ["a", "one"]);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_kept_is_not_answered() {
+        let (folder, mut session) = kept(1000, &["one", "two"]);
+        say(&mut session, "a", &options()).0.unwrap();
+        let fed = session.engine.fed;
+        // A folder where the new file is to be written.
+        std::fs::create_dir(folder.path().join("a.tmp")).unwrap();
+        session.undo();
+        let (outcome, _) = say(&mut session, "b", &options());
+        assert!(outcome.unwrap_err().message.starts_with("cannot write `"));
+        assert_eq!((session.engine.fed, contents(&session).len()), (fed, 0));
+        assert_eq!(on_file(&folder), ["a", "one"], "nothing earlier is lost");
+        std::fs::remove_dir(folder.path().join("a.tmp")).unwrap();
+        session.record().unwrap();
+        assert_eq!(on_file(&folder), [""; 0]);
+    }
+
+    #[test]
+    fn a_message_without_an_answer_is_answered_or_makes_room() {
+        for again in [true, false] {
+            let (folder, mut session) = kept(1000, &["one"]);
+            session.set_messages(vec![Message::new(Role::User, "a")]);
+            assert!(session.is_unanswered());
+            let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+            let question = if again { "a" } else { "b" };
+            if again {
+                session.answer_again(None, &options(), &mut quiet).unwrap();
+            } else {
+                session.say(question, &options(), &mut quiet).unwrap();
+            }
+            assert_eq!(contents(&session), [question, "one"]);
+            assert_eq!(on_file(&folder), [question, "one"]);
+        }
+    }
+
+    #[test]
+    fn a_message_without_an_answer_comes_back_when_what_replaced_it_got_none() {
+        let mut session = session(1000, &["one"]);
+        session.set_messages(vec![Message::new(Role::User, "a")]);
+        session.engine.brake_after = Some(2);
+        say(&mut session, "b", &options()).0.unwrap();
+        assert_eq!(contents(&session), ["a"]);
     }
 
     #[test]

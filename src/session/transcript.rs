@@ -1,22 +1,53 @@
-//! A conversation as text: one JSON object per line, `{"role": …, "content": …}`.
+//! A conversation as text: one JSON object per line, `{"role": …, "content": …}`. The first line may name the model
+//! instead, `{"model": …}`.
+
+use serde::{Deserialize, Serialize};
 
 use super::{Message, Role};
 use crate::error::{Error, Result};
+
+mod claim;
+mod journal;
+
+pub(crate) use claim::Claim;
+pub(crate) use journal::{Journal, read};
+
+/// What a file of a conversation holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transcript {
+    /// The model that it was held with, where the file says so.
+    pub(crate) model: Option<String>,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// The first line of a conversation that is kept while it is held.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    model: String,
+}
 
 /// A conversation as JSON lines.
 pub(crate) fn to_jsonl(messages: &[Message]) -> String {
     messages.iter().map(|m| serde_json::json!(m).to_string() + "\n").collect()
 }
 
-/// JSON lines as a conversation: a system message first or not at all, then user and assistant in turn,
-/// the assistant last.
-pub(crate) fn from_jsonl(text: &str) -> Result<Vec<Message>> {
-    let mut messages: Vec<Message> = Vec::new();
+/// JSON lines as a conversation: a system message first or not at all, then user and assistant in turn. The last
+/// message may have no answer yet.
+pub(crate) fn from_jsonl(text: &str) -> Result<Transcript> {
+    let mut transcript = Transcript::default();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let at = number + 1;
-        let message: Message = serde_json::from_str(line)
-            .map_err(|_| Error::failed(format!("line {at} is not a message such as {EXAMPLE}")))?;
-        let previous = messages.last().map(|m| m.role);
+        let message: Message = match (serde_json::from_str(line), serde_json::from_str::<Head>(line)) {
+            (Ok(message), _) => message,
+            (Err(_), Ok(head)) if number == 0 => {
+                transcript.model = Some(head.model);
+                continue;
+            }
+            (Err(_), _) => {
+                return Err(Error::failed(format!("line {at} is not a message such as {EXAMPLE}")));
+            }
+        };
+        let previous = transcript.messages.last().map(|m| m.role);
         let expected = match message.role {
             Role::System => previous.is_none(),
             Role::User => previous != Some(Role::User),
@@ -25,13 +56,9 @@ pub(crate) fn from_jsonl(text: &str) -> Result<Vec<Message>> {
         if !expected {
             return Err(Error::failed(format!("line {at}: user and assistant do not take turns")));
         }
-        messages.push(message);
+        transcript.messages.push(message);
     }
-    if messages.last().is_some_and(|m| m.role == Role::User) {
-        return Err(Error::failed("the last message has no answer")
-            .hint("leave it out of the file, and say it in `chat`"));
-    }
-    Ok(messages)
+    Ok(transcript)
 }
 
 const EXAMPLE: &str = r#"{"role":"user","content":"Hello"}"#;
@@ -49,8 +76,15 @@ mod tests {
         ];
         let text = to_jsonl(&messages);
         assert_eq!(text.lines().nth(1), Some(r#"{"role":"user","content":"Hi"}"#));
-        assert_eq!(from_jsonl(&text).unwrap(), messages);
-        assert_eq!(from_jsonl("\n").unwrap(), []);
+        assert_eq!(from_jsonl(&text).unwrap(), Transcript { model: None, messages });
+        assert_eq!(from_jsonl("\n").unwrap(), Transcript::default());
+    }
+
+    #[test]
+    fn the_first_line_may_name_the_model_and_the_last_be_unanswered() {
+        let text = "{\"model\":\"demo\"}\n{\"role\":\"user\",\"content\":\"Hi\"}\n";
+        let messages = vec![Message::new(Role::User, "Hi")];
+        assert_eq!(from_jsonl(text).unwrap(), Transcript { model: Some("demo".to_owned()), messages });
     }
 
     #[test]
@@ -62,7 +96,7 @@ mod tests {
             ("hello".to_owned(), "line 1 is not a message"),
             (format!("{user}\n{{}}"), "line 2 is not a message"),
             (format!("{user}\n\n{user}"), "line 3: user and assistant"),
-            (user.to_owned(), "the last message has no answer"),
+            (format!("{user}\n{{\"model\":\"a\"}}"), "line 2 is not a message"),
             (assistant.to_owned(), "line 1: user and assistant"),
             (format!("{user}\n{assistant}\n{system}"), "line 3: user and assistant"),
         ] {
