@@ -20,16 +20,13 @@ use self::marks::Marks;
 use super::log::{self, failure};
 use super::placement::{Placement, chosen_devices, uses_gpu};
 use super::sampler::{Sampler, argmax};
-use super::{Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
+use super::{BATCH, Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
 mod marks;
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
 pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
-
-/// The most tokens of one decode call. A prompt is interrupted and reported on between these.
-const BATCH: u32 = 512;
 
 /// The brake of a running evaluation: set it and the engine stops as soon as it can.
 pub(crate) type Brake = Arc<AtomicBool>;
@@ -582,11 +579,13 @@ fn context_params(plan: &LoadPlan) -> sys::llama_context_params {
     params.n_threads_batch = threads;
     params.no_perf = true;
     params.swa_full = false;
-    (params.type_k, params.type_v) = match plan.kv {
-        KvType::F16 => (sys::GGML_TYPE_F16, sys::GGML_TYPE_F16),
-        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::GGML_TYPE_Q8_0),
-        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::GGML_TYPE_Q4_0),
+    // Quantized values can only be read by flash attention; otherwise llama.cpp knows where it pays.
+    (params.type_k, params.flash_attn_type) = match plan.kv {
+        KvType::F16 => (sys::GGML_TYPE_F16, sys::LLAMA_FLASH_ATTN_TYPE_AUTO),
+        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
+        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
     };
+    params.type_v = params.type_k;
     params
 }
 

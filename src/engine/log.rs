@@ -97,6 +97,23 @@ fn cause(line: &str) -> String {
     rest.to_owned()
 }
 
+/// What llama.cpp says on this thread while `act` runs.
+#[cfg(test)]
+pub(crate) fn lines_of(act: impl FnOnce()) -> Vec<String> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sender, lines) = std::sync::mpsc::channel();
+    let here = std::thread::current().id();
+    lock().sink = Some(Box::new(move |line| {
+        if std::thread::current().id() == here {
+            sender.send(line.to_owned()).unwrap();
+        }
+    }));
+    act();
+    lock().sink = None;
+    lines.iter().collect()
+}
+
 unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
     if text.is_null() {
         return;
