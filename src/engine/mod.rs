@@ -16,6 +16,10 @@ mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
+#[cfg(test)]
+#[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
+#[path = "../../tests/support/tiny_gguf.rs"]
+mod tiny_gguf;
 
 pub(crate) use sampling::Sampling;
 

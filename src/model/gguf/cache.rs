@@ -212,7 +212,7 @@ mod tests {
             ("m-rope", 256, 256 * 256, 256 * 8192, 0),
             // Two layers keep a window of 32 and a batch, at most all.
             ("sliding", 384, 384 * 256, 128 * 8192 + 2 * 128 * 768, 0),
-            ("latent", 256, 256 * 256, 256 * 8192, 0),
+            ("latent", 128, 128 * 256, 128 * 8192, 0),
             // In each of two layers 128 channels: 3 inputs and a state of 16.
             ("recurrent", 0, 0, 0, 2 * 128 * (3 + 16) * 4),
             ("hybrid", 128, 128 * 256, 128 * 8192, 64 * 3 * 4),

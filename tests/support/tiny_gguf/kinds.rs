@@ -47,11 +47,10 @@ impl Tiny {
             .set("gemma3.attention.sliding_window_pattern", Value::Bools(vec![true, false, true]))
     }
 
-    /// A `deepseek2`, which caches keys alone: their first half serves as values.
+    /// A `deepseek2` of one layer, which caches keys alone: their first half serves as values.
     pub(crate) fn latent() -> Self {
-        let layer = [latent_attention(), feed_forward()].concat();
-        Self::narrow("deepseek2", &[layer.clone(), layer])
-            .set("deepseek2.leading_dense_block_count", Value::U32(2))
+        Self::narrow("deepseek2", &[[latent_attention(), feed_forward()].concat()])
+            .set("deepseek2.leading_dense_block_count", Value::U32(1))
             .set("deepseek2.expert_feed_forward_length", Value::U32(0))
             .set("deepseek2.expert_shared_count", Value::U32(0))
             .set("deepseek2.attention.q_lora_rank", Value::U32(0))
@@ -82,6 +81,18 @@ impl Tiny {
             .set("lfm2.attention.head_count_kv", Value::U32s(vec![0, 1]))
             .set("lfm2.shortconv.l_cache", number(KERNEL))
             .change_tensor("output_norm.weight", |norm| norm.name = "token_embd_norm.weight".into())
+    }
+
+    /// A `smollm3` of four layers: the first three change nothing, the last knows no positions.
+    pub(crate) fn without_positions() -> Self {
+        let mut tiny = Self::narrow("smollm3", &[transformer(), transformer(), transformer(), transformer()]);
+        for tensor in &mut tiny.tensors {
+            let adds = ["attn_output.weight", "ffn_down.weight"].iter().any(|end| tensor.name.ends_with(end));
+            if adds && !tensor.name.starts_with("blk.3.") {
+                tensor.data.fill(0);
+            }
+        }
+        tiny
     }
 
     /// A model with two heads, one KV head and a context that takes some overflowing.

@@ -82,7 +82,7 @@ fn sizes_are_those_that_llama_cpp_allocates() {
 fn layers(name: &str) -> u64 {
     match name {
         "recurrent" => 0,
-        "one layer" | "hybrid" => 1,
+        "one layer" | "latent" | "hybrid" => 1,
         "sliding" => 3,
         "demo" => 4,
         _ => 2,
