@@ -192,8 +192,13 @@ impl Llama<'_> {
         usize::try_from(last + 1).unwrap_or(0)
     }
 
-    /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it.
+    /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it,
+    /// and of tokens that had moved nobody knows which keys have been turned.
     fn forget_half_done(&mut self, before: usize) -> Result<usize> {
+        if self.shift_pending {
+            self.clear();
+            return Ok(0);
+        }
         if self.recurrent { Ok(self.back_to_mark(before)) } else { self.truncate(before) }
     }
 
@@ -301,6 +306,9 @@ impl Llama<'_> {
             batch.logits = outputs.as_mut_ptr();
             sys::llama_decode(self.context.as_ptr(), batch)
         };
+        // llama.cpp goes on without the keys that it could not turn.
+        let unturned = self.shift_pending && log::first_error().is_some_and(|said| said.contains("K-shift"));
+        let status = if status == 0 && unturned { -1 } else { status };
         self.shift_pending &= status != 0;
         status
     }

@@ -387,3 +387,38 @@ fn a_state_cannot_go_back_by_a_single_token() {
         assert_eq!((llama.truncate(49).unwrap(), llama.len()), (0, 0));
     }
 }
+
+#[test]
+fn a_batch_cut_short_leaves_nothing_behind() {
+    let plain = ("plain", load(&Tiny::llama(), 4096, KvType::F16));
+    for (name, weights) in marked().into_iter().chain([plain]) {
+        let text = some(1000, 1);
+        let mut llama = open(&weights);
+        llama.feed(&text[..900], false).unwrap();
+        llama.mark().unwrap();
+        llama.feed(&text[900..], false).unwrap();
+        llama.brake.store(true, Ordering::Relaxed);
+        assert_eq!(llama.decode(&some(300, 2), &mut [0; 300]), 2, "{name}");
+        llama.brake.store(false, Ordering::Relaxed);
+        // A state that sums up has read some of the batch already.
+        let stays = if llama.recurrent { 900 } else { 1000 };
+        assert_eq!((llama.forget_half_done(1000).unwrap(), llama.len()), (stays, stays), "{name}");
+        assert_as_fresh(&mut llama, &weights, &text[..stays], name);
+    }
+}
+
+#[test]
+fn keys_that_were_turned_in_part_are_forgotten() {
+    let weights = load(&Tiny::one_layer(), 512, KvType::F16);
+    let mut llama = open(&weights);
+    let text = some(300, 1);
+    llama.feed(&text, false).unwrap();
+    llama.remove(20..120).unwrap();
+    llama.brake.store(true, Ordering::Relaxed);
+    // Before the batch nothing has been turned.
+    assert_eq!(llama.feed(&some(50, 2), false).unwrap(), Fed::Interrupted(200));
+    assert_eq!(llama.decode(&some(50, 2), &mut [0; 50]), 2);
+    llama.brake.store(false, Ordering::Relaxed);
+    assert_eq!((llama.forget_half_done(200).unwrap(), llama.len(), llama.shift_pending), (0, 0, false));
+    assert_as_fresh(&mut llama, &weights, &[], "an empty cache");
+}
