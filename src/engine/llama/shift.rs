@@ -8,10 +8,21 @@ use llama_cpp_sys_2 as sys;
 
 use super::Weights;
 
-/// Architectures with layers that know no positions, or that scale a key after it was turned; the one as the other is
-/// turned by llama.cpp (b11434) as if it were not so.
-const TURNED_WRONGLY: [&str; 7] =
-    ["afmoe", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "llama4", "maincoder", "smollm3"];
+/// Architectures that llama.cpp (b11434) turns as it should not.
+const TURNED_WRONGLY: [&str; 9] = [
+    // Some of their layers know no positions.
+    "afmoe",
+    "llama4",
+    "smollm3",
+    // Their keys are scaled after they were turned.
+    "hunyuan-dense",
+    "hunyuan-moe",
+    "hunyuan_vl",
+    "maincoder",
+    // The keys of their index are mixed whatever the type of the cache.
+    "deepseek32",
+    "glm-dsa",
+];
 
 impl Weights {
     pub(super) fn is_recurrent(&self) -> bool {

@@ -378,6 +378,26 @@ fn a_window_goes_back_by_itself_as_far_as_it_still_sees() {
 }
 
 #[test]
+fn other_memories_go_back_to_any_place_by_themselves() {
+    for (tiny, kv) in [
+        (Tiny::llama(), KvType::F16),
+        (Tiny::mrope(), KvType::F16),
+        (Tiny::mrope(), KvType::Q8_0),
+        (Tiny::latent(), KvType::Q4_0),
+    ] {
+        let weights = load(&tiny, 512, kv);
+        let text = some(300, 1);
+        let mut llama = open(&weights);
+        llama.mark().unwrap();
+        llama.feed(&text, false).unwrap();
+        llama.mark().unwrap();
+        assert!(llama.marks.places().is_empty());
+        assert_eq!((llama.truncate(123).unwrap(), positions(&llama)), (123, (0, 122)));
+        assert_as_fresh(&mut llama, &weights, &text[..123], "cut in the middle");
+    }
+}
+
+#[test]
 fn a_state_cannot_go_back_by_a_single_token() {
     for tiny in [Tiny::recurrent(), Tiny::hybrid()] {
         let weights = load(&tiny, 256, KvType::F16);
