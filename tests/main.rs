@@ -7,6 +7,7 @@ mod floors;
 mod help;
 mod hostile;
 mod kill;
+mod kinds;
 #[cfg(unix)]
 mod models;
 mod pull;
