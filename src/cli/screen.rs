@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ui::{Bar, Ui};
 use crate::human::{Count, Rate, Seconds, Thousands};
+use crate::session::metrics::Source;
 use crate::session::{Event, Outcome, Usage};
 
 /// Shows the events of one answer.
@@ -33,6 +34,7 @@ impl<'u> Screen<'u> {
                 "window: {} are evaluated again, this model's memory cannot go back to them",
                 Count(tokens as u64, "token")
             )),
+            Event::Cache(note) => self.ui.detail(note),
             Event::Unshiftable { reason } => self.ui.note(&format!(
                 "window: this model's memory cannot slide, {reason}; what stays is evaluated again"
             )),
@@ -68,7 +70,12 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     if let Some(load) = load {
         parts.push(format!("load {}", Seconds(load.as_secs_f64())));
     }
-    parts.push(format!("prompt {} ({} cached)", Count(m.prompt as u64, "token"), Thousands(m.cached as u64)));
+    parts.push(format!(
+        "prompt {} ({} cached{})",
+        Count(m.prompt as u64, "token"),
+        Thousands(m.cached as u64),
+        if m.cached_from == Some(Source::Disk) { " on disk" } else { "" }
+    ));
     if let Some(rate) = m.prefill_rate() {
         parts.push(format!("prefill {} tokens/s", Rate(rate)));
     }

@@ -24,6 +24,7 @@ use super::{Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
 mod marks;
+mod state;
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
 pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
@@ -523,6 +524,18 @@ impl Engine for Llama<'_> {
             self.shift_pending = true;
         }
         Ok(())
+    }
+
+    fn state_size(&self) -> Option<u64> {
+        self.state_size()
+    }
+
+    fn save(&mut self, path: &Path, tokens: &[Token]) -> Result<()> {
+        self.save_state(path, tokens)
+    }
+
+    fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool {
+        self.restore_state(path, tokens)
     }
 
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed> {
