@@ -144,7 +144,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "remove", after_help = RM_EXAMPLES)]
     Rm(RmArgs),
     /// List or clear what was kept of prompts on disk
-    #[command(after_help = CACHE_EXAMPLES)]
+    #[command(after_help = CACHE_EXAMPLES, disable_help_subcommand = true)]
     Cache {
         #[command(subcommand)]
         command: CacheCommand,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::cache::FEWEST;
-use super::metrics::Source;
+use super::metrics::{NOTHING_CACHED, Source};
 use super::prompt::Encoded;
 use super::text::{Part, Splitter, Tags};
 use super::window::Budget;
@@ -160,7 +160,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         let plan = session.cache.plan_for(wanted, may_shift);
         let stays = plan.hole().end + plan.shift;
         let not_cached = match stays {
-            0 if session.cache.len() == 0 => Some("nothing was cached"),
+            0 if session.cache.len() == 0 => Some(NOTHING_CACHED),
             0 => Some("the prompt begins differently"),
             _ => None,
         };

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Why nothing was reused, where there was nothing.
+pub(crate) const NOTHING_CACHED: &str = "nothing was cached";
+
 /// Where tokens that needed no evaluation came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
