@@ -105,6 +105,40 @@ fn a_chat_begins_where_a_run_began() {
 }
 
 #[test]
+fn a_session_goes_on_from_disk_until_it_is_removed() {
+    let chat = |args: &[&str], lines: &str| {
+        let infer = Infer::new().args(["chat", "-t", "1", "--temp", "0", "--stats"]);
+        infer.args(args.iter().copied()).stdin(lines).stdout_is(|_| true).stderr_is(|_| true)
+    };
+    let told = "My name is Ada.\nTell me a story about a fox named Lily.\n";
+    let ran = chat(&["demo", "--session", "work"], told).run();
+    let held: Vec<u64> = numbers(&ran.stderr);
+    let again = chat(&["--session", "work"], "What is my name?\n").home(&ran.home).run();
+    assert_eq!(again.stdout, "Your name is Ada.\n");
+    // All of the last turn: its prompt and its answer.
+    let cached = numbers(&again.stderr)[1];
+    assert_eq!(cached, held[3] + held[5], "{}", ran.stderr);
+    assert!(again.stderr.contains(" cached on disk)"), "{}", again.stderr);
+    assert!(numbers(&again.stderr)[0] - cached < 30, "{}", again.stderr);
+    assert_eq!(entries(&ran.home).len(), 1);
+    // Another session has no part in it.
+    let other = chat(&["demo", "--session", "play"], told).home(&ran.home).run();
+    assert!(other.stderr.contains("(0 cached)"), "{}", other.stderr);
+    let list = || Infer::new().home(&ran.home).args(["cache", "list"]);
+    list().stdout_is(|out| out.contains("  session work\n") && out.contains("  session play\n")).run();
+    chat(&["--remove-session", "work"], "").home(&ran.home).run();
+    list().stdout_is(|out| !out.contains("session work") && out.contains("  session play\n")).run();
+}
+
+/// The counts of tokens in lines of statistics: of the prompt, cached, generated, and so on for each turn.
+fn numbers(stats: &str) -> Vec<u64> {
+    let words: Vec<&str> = stats.split([' ', '(']).collect();
+    let counted =
+        words.windows(2).filter(|pair| pair[1].starts_with("token") || pair[1].starts_with("cached"));
+    counted.filter_map(|pair| pair[0].replace(',', "").parse().ok()).collect()
+}
+
+#[test]
 fn what_was_made_otherwise_is_not_used() {
     let (first, _, home) = answer(ask(None, &["--temp", "0", "Hello!"]));
     let not_used = |infer: Infer, what: &str| {

@@ -294,7 +294,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn session_part(session: &str) -> String {
-    format!("s{}", hex(session.as_bytes()))
+    format!("session-{}", hex(session.as_bytes()))
 }
 
 /// Does reading an entry pay off, when `gain` of its `tokens` need not be evaluated then? Evaluating all of them took
@@ -333,6 +333,15 @@ pub(crate) fn list(folder: &Path) -> Vec<Held> {
         Held { about, bytes, used }
     };
     Folder::new(folder.to_owned()).entries("").into_iter().map(held).collect()
+}
+
+/// Remove what a folder holds of a session, of whatever model.
+pub(crate) fn forget(folder: &Path, session: &str) -> io::Result<()> {
+    let name = session_part(session);
+    let is_its =
+        |item: &Item| item.path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(&name));
+    let mut entries = Folder::new(folder.to_owned()).entries("").into_iter().filter(is_its);
+    entries.try_for_each(|item| folder::remove(&item.path))
 }
 
 /// Remove all entries of a folder. Answers how many bytes that freed.

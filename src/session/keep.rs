@@ -70,7 +70,9 @@ impl<E: Engine> Session<E> {
     /// Keep all that the next message of this session will find useful.
     fn keep_session(&mut self, store: &PrefixStore, options: &Options, note: &mut dyn FnMut(&str)) {
         let mut next = self.visible();
-        next.push(Message::new(Role::User, SOME[0]));
+        if !self.is_unanswered() {
+            next.push(Message::new(Role::User, SOME[0]));
+        }
         let Ok(next) = self.encode_messages(&next, options) else { return };
         let len = self.cut(common(self.cache.tokens(), &next.tokens));
         if len >= FEWEST {

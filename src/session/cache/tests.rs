@@ -225,6 +225,21 @@ fn a_session_has_one_entry_for_itself() {
 }
 
 #[test]
+fn a_session_is_forgotten_whatever_the_model() {
+    let folder = TempDir::new().unwrap();
+    for (model, session) in [("m", "work"), ("other", "work"), ("m", "play")] {
+        let store = PrefixStore { key: key(model, "f16"), ..store(folder.path()) }.for_session(session);
+        keep(&store, &tokens(40), LONG, true);
+        keep(&store, &tokens(30), LONG, false);
+    }
+    forget(folder.path(), "work").unwrap();
+    let mut left: Vec<_> = list(folder.path()).into_iter().filter_map(|held| held.about?.session).collect();
+    left.sort();
+    assert_eq!((left, entries(folder.path()).len()), (vec!["play".to_owned()], 3));
+    forget(&folder.path().join("none"), "work").unwrap();
+}
+
+#[test]
 fn an_entry_cut_anywhere_is_noticed_and_removed() {
     let folder = TempDir::new().unwrap();
     let store = store(folder.path());
