@@ -8,6 +8,7 @@ mod floors;
 mod help;
 mod hostile;
 mod kill;
+mod kinds;
 #[cfg(unix)]
 mod models;
 mod pull;

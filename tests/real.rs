@@ -177,3 +177,30 @@ fn show_knows_both_models() {
     assert_eq!((&smollm2["attention"], &gemma["attention"]), (&"GQA".into(), &"MQA".into()));
     assert_eq!(gemma["sliding_window"], 512);
 }
+
+/// What llama.cpp allocates for keys and values, in MiB, and what we say that it is, in bytes of a short number.
+#[test]
+#[ignore = "needs a real model"]
+fn the_load_line_says_what_llama_cpp_allocates() {
+    for model in [SMOLLM2, GEMMA] {
+        for kv in ["f16", "q8_0", "q4_0"] {
+            for ctx in ["100", "512", "1000", "4096", "8192"] {
+                let ran = run(model)
+                    .args(["-v", "-n", "1", "--kv", kv, "-c", ctx, "x"])
+                    .stdout_is(|_| true)
+                    .stderr_is(|_| true)
+                    .run();
+                let after = |line: &str, start: &str| {
+                    let number = line.split_once(start)?.1.split_whitespace().next()?;
+                    number.parse::<f64>().ok()
+                };
+                let told: f64 =
+                    ran.stderr.lines().filter_map(|line| after(line, "llama_kv_cache: size =")).sum();
+                let ours = ran.stderr.lines().find_map(|line| after(line, &format!("KV {kv} "))).unwrap();
+                // A tenth of a MB is what the line shows.
+                let told = told * f64::from(1 << 20) / 1e6;
+                assert!((ours - told).abs() < 0.07, "{model} {kv} {ctx}: {ours} MB, llama.cpp {told} MB");
+            }
+        }
+    }
+}

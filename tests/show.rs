@@ -32,7 +32,9 @@ layers          4
 width           256
 feed-forward    512
 attention       GQA, 8 heads, 4 KV heads, head width 32
-KV cache        2.0 KB per token, 16.8 MB at 8,192 tokens (f16)
+KV cache        f16   2.0 KB per token, 2.1 MB at 1,024 tokens
+                q8_0  1.1 KB per token, 1.1 MB at 1,024 tokens
+                q4_0  576 B per token, 589.8 KB at 1,024 tokens
 vocabulary      768 tokens
 tokenizer       gpt2, smollm
 special tokens  bos            0  `<|endoftext|>`
@@ -80,6 +82,7 @@ fn json_has_these_keys() {
             "experts",
             "experts_used",
             "kv_cache",
+            "recurrent_state_bytes",
             "vocabulary",
             "tokenizer",
             "pre_tokenizer",

@@ -473,7 +473,7 @@ pub(crate) struct ContextArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_073_741_824))]
     pub(crate) ctx: Option<u32>,
 
-    /// Type of the KV cache
+    /// Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third
     #[arg(help_heading = "Context", long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
     pub(crate) kv: KvArg,
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 
-use super::args::{AnswerArgs, KvArg, OverflowArg, ThinkArg};
+use super::args::{AnswerArgs, OverflowArg, ThinkArg};
 use super::pull::Found;
 use super::settings::Settings;
 use super::ui::Ui;
 use super::{cache, pull, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
-use crate::engine::{DeviceKind, GpuLayers, KvType, LoadPlan, placement};
+use crate::engine::{DeviceKind, GpuLayers, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Seconds, Thousands};
 use crate::machine;
@@ -23,6 +23,8 @@ use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
 use crate::session::cache::{Key, PrefixStore};
 use crate::session::{Options, Overflow, Template, Think};
+
+mod kv;
 
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {
@@ -117,23 +119,17 @@ fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
 
 /// Where the model goes and how large its window is.
 fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
-    let kv = match args.context.kv {
-        KvArg::F16 => KvType::F16,
-        KvArg::Q8_0 => KvType::Q8_0,
-        KvArg::Q4_0 => KvType::Q4_0,
-    };
-    check_kv(kv, shape)?;
-    let bytes = kv.bytes_per_value();
+    let kv = kv::choose(ui, args.context.kv, shape)?;
     let need = Need {
         weights: shape.tensor_bytes,
-        kv: &|tokens| shape.kv_bytes(tokens, bytes, bytes),
+        cache: &|tokens| shape.cache.bytes(tokens, kv),
         trained: shape.context.unwrap_or(0),
     };
     // A GPU has its own memory, which llama.cpp's fit asks for.
     let on_gpu = placement::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
     let available = if on_gpu { None } else { machine::memory_available() };
     let ctx = fit::context(&need, args.context.ctx, available)?;
-    let usual = fit::usual_context(&need);
+    let usual = fit::usual_context(need.trained);
     if args.context.ctx.is_none() && u64::from(ctx) < usual {
         ui.note(&format!(
             "context: {} tokens, because {} do not fit into the {} that are free",
@@ -152,19 +148,6 @@ fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
         threads: args.model.threads.map_or_else(machine::threads, usize::from),
         kv,
     })
-}
-
-/// llama.cpp keeps quantized keys and values in blocks that must not cross a head.
-fn check_kv(kv: KvType, shape: &Shape) -> Result<()> {
-    const BLOCK: u64 = 32;
-    let (key, value) = shape.head_width;
-    if kv == KvType::F16 || (key.is_multiple_of(BLOCK) && value.is_multiple_of(BLOCK)) {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "a quantized KV cache needs heads of a multiple of {BLOCK} values; here they have {key}"
-    ))
-    .hint("leave `--kv` out"))
 }
 
 /// What always stays must leave room for what comes and goes.
@@ -202,7 +185,7 @@ fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
     ));
 }
 
-/// One line about where the model went.
+/// One line about where the model went and what its context costs.
 fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) -> String {
     let place = if placement::uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
         let all = shape.layers.unwrap_or(0) + 1;
@@ -214,10 +197,11 @@ fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) 
         format!("CPU: {}", Count(plan.threads as u64, "thread"))
     };
     format!(
-        "loaded {} in {}; {place}; context {}",
+        "loaded {} in {}; {place}; context {}, {}",
         Bytes(shape.tensor_bytes),
         Seconds(took.as_secs_f64()),
-        Thousands(plan.ctx.into())
+        Thousands(plan.ctx.into()),
+        kv::cost(shape, plan.ctx.into(), plan.kv)
     )
 }
 
@@ -333,7 +317,7 @@ mod tests {
 
     use super::*;
     use crate::engine::llama::Llama;
-    use crate::engine::{Sampling, quantize};
+    use crate::engine::{KvType, Sampling, quantize};
     use crate::model::recipe::Target;
     use crate::session::{Message, Now, Role, Session};
 

@@ -4,14 +4,11 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 
-use crate::engine::{DeviceKind, placement};
+use crate::engine::{DeviceKind, KvType, placement};
 use crate::human::Thousands;
 use crate::machine;
 use crate::model::fit::{self, Need};
 use crate::model::gguf::Shape;
-
-/// Bytes in a number of the KV cache, as f16.
-const F16: f64 = 2.0;
 
 /// The memory that a model could use, in bytes.
 pub(crate) struct Room {
@@ -51,7 +48,7 @@ pub(crate) enum Fits {
 pub(crate) fn fits(shape: &Shape, room: &Room) -> Fits {
     let need = Need {
         weights: shape.tensor_bytes,
-        kv: &|tokens| shape.kv_bytes(tokens, F16, F16),
+        cache: &|tokens| shape.cache.bytes(tokens, KvType::F16),
         trained: shape.context.unwrap_or(0),
     };
     let context = match fit::context(&need, None, room.all()) {
@@ -60,7 +57,7 @@ pub(crate) fn fits(shape: &Shape, room: &Room) -> Fits {
     };
     let layers = shape.layers.unwrap_or(0) + 1;
     let buffers = need.weights / 10;
-    let whole = need.weights.saturating_add((need.kv)(context.into())).saturating_add(buffers).max(1);
+    let whole = need.weights.saturating_add((need.cache)(context.into())).saturating_add(buffers).max(1);
     let part = |gpu: u64| u64::try_from(u128::from(layers) * u128::from(gpu.min(whole)) / u128::from(whole));
     Fits::Yes { layers, on_gpu: room.gpu.map(|gpu| part(gpu).unwrap_or(layers)), context }
 }
@@ -99,7 +96,7 @@ mod tests {
     #[test]
     fn an_estimate_of_what_fits() {
         let shape = Header::from_bytes(&Tiny::llama().bytes()).unwrap().shape();
-        let (bytes, kv) = (shape.tensor_bytes, shape.kv_bytes(256, F16, F16));
+        let (bytes, kv) = (shape.tensor_bytes, shape.cache.bytes(256, KvType::F16));
         for (memory, gpu, expected) in [
             (None, None, "yes, on the CPU, context 256"),
             (Some(bytes + kv), None, "yes, on the CPU, context 256"),

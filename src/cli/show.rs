@@ -6,14 +6,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::room::Fits;
+use crate::engine::KvType;
 use crate::human::{Bytes, Count, Escaped, Params, Thousands};
+use crate::model::fit;
 use crate::model::gguf::{Header, Shape};
 use crate::model::pull::Plan;
-
-/// The context for which the size of the KV cache is shown, in tokens.
-const SHOWN_CONTEXT: u64 = 8192;
-/// Bytes in a number of the KV cache, as f16.
-const F16: f64 = 2.0;
 
 /// An aligned table, with a line break at the end of each line.
 pub(crate) fn text(header: &Header, source: &Source<'_>) -> String {
@@ -85,9 +82,15 @@ fn facts(header: &Header, shape: &Shape) -> Value {
         "experts": shape.experts,
         "experts_used": shape.experts_used,
         "kv_cache": attention.map(|_| json!({
-            "bytes_per_token": shape.kv_bytes_per_token(F16, F16),
-            "bytes_at_8192": shape.kv_bytes(SHOWN_CONTEXT, F16, F16),
+            "bytes_per_token": shape.cache.bytes_per_token(KvType::F16),
+            "bytes_at_8192": shape.cache.kv_bytes(8192, KvType::F16),
+            "context": usual_context(shape),
+            "types": kv_types(shape).map(|kv| (kv.to_string(), json!({
+                "bytes_per_token": shape.cache.bytes_per_token(kv),
+                "bytes": shape.cache.kv_bytes(usual_context(shape), kv),
+            }))).collect::<serde_json::Map<_, _>>(),
         })),
+        "recurrent_state_bytes": Some(shape.cache.state_bytes()).filter(|&bytes| bytes > 0),
         "vocabulary": shape.vocabulary,
         "tokenizer": shape.tokenizer,
         "pre_tokenizer": shape.pre_tokenizer,
@@ -169,12 +172,27 @@ fn dimensions(table: &mut Table, shape: &Shape) {
     }
 }
 
+/// The context that the model gets where memory allows.
+fn usual_context(shape: &Shape) -> u64 {
+    fit::usual_context(shape.context.unwrap_or(u64::MAX))
+}
+
+/// The types that its KV cache can have.
+fn kv_types(shape: &Shape) -> impl Iterator<Item = KvType> {
+    KvType::ALL.into_iter().filter(|&kv| shape.cache.unfit_width(kv).is_none())
+}
+
 fn cache(table: &mut Table, shape: &Shape) {
-    if shape.attention().is_some() {
-        let (token, whole) = (shape.kv_bytes_per_token(F16, F16), shape.kv_bytes(SHOWN_CONTEXT, F16, F16));
-        let context = Count(SHOWN_CONTEXT, "token");
-        table
-            .row("KV cache", format_args!("{} per token, {} at {context} (f16)", Bytes(token), Bytes(whole)));
+    let (cache, context) = (&shape.cache, usual_context(shape));
+    if cache.has_kv() {
+        for (i, kv) in kv_types(shape).enumerate() {
+            let (token, whole) = (Bytes(cache.bytes_per_token(kv)), Bytes(cache.kv_bytes(context, kv)));
+            let line = format!("{kv:<4}  {token} per token, {whole} at {}", Count(context, "token"));
+            if i == 0 { table.row("KV cache", line) } else { table.more(line) }
+        }
+    }
+    if cache.state_bytes() > 0 {
+        table.row("state", format_args!("{}, however long the text", Bytes(cache.state_bytes())));
     }
 }
 
@@ -302,7 +320,7 @@ layers          2
 width           64
 feed-forward    128
 attention       GQA, 4 heads, 2 KV heads, head width 16
-KV cache        256 B per token, 2.1 MB at 8,192 tokens (f16)
+KV cache        f16   256 B per token, 65.5 KB at 256 tokens
 vocabulary      268 tokens
 tokenizer       gpt2, smollm
 special tokens  bos            0  `<|endoftext|>`
@@ -333,13 +351,11 @@ chat template  none
     }
 
     #[test]
-    fn lists_types_heads_windows_and_experts() {
+    fn lists_types_heads_and_experts() {
         let tiny = Tiny::llama()
             .change_tensor("token_embd.weight", |t| (t.kind, t.data) = (8, vec![0; 64 / 32 * 34 * 268]))
             .set("llama.attention.head_count_kv", Put::U32s(vec![2, 1]))
             .set("llama.attention.value_length", Put::U32(8))
-            .set("llama.attention.sliding_window", Put::U32(512))
-            .set("llama.attention.sliding_window_pattern", Put::Bools(vec![true, false]))
             .set("llama.expert_count", Put::U32(128))
             .set("llama.expert_used_count", Put::U32(8))
             .set("tokenizer.ggml.padding_token_id", Put::U32(9999));
@@ -348,12 +364,41 @@ chat template  none
             "                F32   19 tensors  296.2 KB  74.0K parameters",
             "                Q8_0    1 tensor   18.2 KB  17.2K parameters",
             "attention       GQA, 4 heads, 1 to 2 KV heads, head width 16 for keys, 8 for values",
-            "sliding window  512 tokens in 1 of 2 layers",
             "experts         8 of 128 for each token",
             "                pad         9999  not in the vocabulary",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn says_what_a_context_costs() {
+        for (tiny, lines) in [
+            (
+                Tiny::sliding(),
+                vec![
+                    "sliding window  32 tokens in 2 of 3 layers",
+                    "KV cache        f16   384 B per token, 196.6 KB at 512 tokens",
+                    "                q8_0  204 B per token, 104.4 KB at 512 tokens",
+                    "                q4_0  108 B per token, 55.3 KB at 512 tokens",
+                ],
+            ),
+            (Tiny::recurrent(), vec!["state           19.5 KB, however long the text"]),
+            (
+                Tiny::hybrid(),
+                vec![
+                    "KV cache        f16   128 B per token, 65.5 KB at 512 tokens",
+                    "state           768 B, however long the text",
+                ],
+            ),
+        ] {
+            let text = text(&header(&tiny), &Source::Here(Path::new("m.gguf")));
+            for line in lines {
+                assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+            }
+        }
+        let value = json(&header(&Tiny::recurrent()), &Source::Here(Path::new("m.gguf")));
+        assert_eq!((&value["kv_cache"], &value["recurrent_state_bytes"]), (&Value::Null, &json!(19_456)));
     }
 
     #[test]
@@ -374,7 +419,11 @@ chat template  none
             ("/key_length", json!(16)),
             ("/sliding_window", Value::Null),
             ("/experts", Value::Null),
-            ("/kv_cache", json!({ "bytes_per_token": 256, "bytes_at_8192": 2_097_152 })),
+            ("/kv_cache/bytes_per_token", json!(256)),
+            ("/kv_cache/bytes_at_8192", json!(2_097_152)),
+            ("/kv_cache/context", json!(256)),
+            ("/kv_cache/types", json!({ "f16": { "bytes_per_token": 256, "bytes": 65_536 } })),
+            ("/recurrent_state_bytes", Value::Null),
             ("/special_tokens/eos", json!({ "id": 2, "text": "<|im_end|>" })),
             ("/chat_templates", json!(["default"])),
             ("/sampling", json!({ "temp": 0.6, "top_k": 20 })),

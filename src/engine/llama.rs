@@ -20,17 +20,15 @@ use self::marks::Marks;
 use super::log::{self, failure};
 use super::placement::{Placement, chosen_devices, uses_gpu};
 use super::sampler::{Sampler, argmax};
-use super::{Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
+use super::{BATCH, Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
 mod marks;
+mod shift;
 mod state;
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
 pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
-
-/// The most tokens of one decode call. A prompt is interrupted and reported on between these.
-const BATCH: u32 = 512;
 
 /// The brake of a running evaluation: set it and the engine stops as soon as it can.
 pub(crate) type Brake = Arc<AtomicBool>;
@@ -134,9 +132,6 @@ impl Weights {
         let memory = unsafe { sys::llama_get_memory(context.as_ptr()) };
         // SAFETY: a plain getter on a valid context. n_batch is read back because llama.cpp may lower it.
         let batch = unsafe { sys::llama_n_batch(context.as_ptr()) } as usize;
-        let recurrent = self.is_recurrent();
-        // SAFETY: a plain getter on a valid model.
-        let sliding = usize::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0);
         let llama = Llama {
             context,
             memory,
@@ -144,9 +139,9 @@ impl Weights {
             window: params.n_ctx as usize,
             batch,
             outputs: if params.n_outputs_max == 0 { batch } else { params.n_outputs_max as usize },
-            sliding,
-            recurrent,
-            unshiftable: self.unshiftable(memory, sliding > 0, recurrent),
+            sliding: self.sliding_window(),
+            recurrent: self.is_recurrent(),
+            unshiftable: self.unshiftable(memory, params.type_k),
             shift_pending: false,
             marks: Marks::default(),
             sampler: None,
@@ -158,33 +153,6 @@ impl Weights {
             return Err(Error::failed("this kind of model has no memory, it cannot continue a text"));
         }
         Ok(llama)
-    }
-
-    fn is_recurrent(&self) -> bool {
-        let model = self.model.as_ptr();
-        // SAFETY: plain getters on a valid model.
-        unsafe { sys::llama_model_is_recurrent(model) || sys::llama_model_is_hybrid(model) }
-    }
-
-    /// See [`Engine::unshiftable`]. llama.cpp aborts on some of these, and moves others to no purpose.
-    fn unshiftable(
-        &self,
-        memory: sys::llama_memory_t,
-        slides: bool,
-        recurrent: bool,
-    ) -> Option<&'static str> {
-        // SAFETY: a valid model; a memory of its context, of which null cannot shift.
-        let (rope, shifts) =
-            unsafe { (sys::llama_model_rope_type(self.model.as_ptr()), sys::llama_memory_can_shift(memory)) };
-        if recurrent {
-            Some("it sums up all that it has read")
-        } else if slides {
-            Some("some of its layers keep the last tokens only")
-        } else if !matches!(rope, sys::LLAMA_ROPE_TYPE_NORM | sys::LLAMA_ROPE_TYPE_NEOX) {
-            Some("its positions are not plain rotations")
-        } else {
-            (!shifts).then_some("llama.cpp has no way to move it")
-        }
     }
 }
 
@@ -225,8 +193,13 @@ impl Llama<'_> {
         usize::try_from(last + 1).unwrap_or(0)
     }
 
-    /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it.
+    /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it,
+    /// and of tokens that had moved nobody knows which keys have been turned.
     fn forget_half_done(&mut self, before: usize) -> Result<usize> {
+        if self.shift_pending {
+            self.clear();
+            return Ok(0);
+        }
         if self.recurrent { Ok(self.back_to_mark(before)) } else { self.truncate(before) }
     }
 
@@ -334,6 +307,9 @@ impl Llama<'_> {
             batch.logits = outputs.as_mut_ptr();
             sys::llama_decode(self.context.as_ptr(), batch)
         };
+        // llama.cpp goes on without the keys that it could not turn.
+        let unturned = self.shift_pending && log::first_error().is_some_and(|said| said.contains("K-shift"));
+        let status = if status == 0 && unturned { -1 } else { status };
         self.shift_pending &= status != 0;
         status
     }
@@ -595,11 +571,13 @@ fn context_params(plan: &LoadPlan) -> sys::llama_context_params {
     params.n_threads_batch = threads;
     params.no_perf = true;
     params.swa_full = false;
-    (params.type_k, params.type_v) = match plan.kv {
-        KvType::F16 => (sys::GGML_TYPE_F16, sys::GGML_TYPE_F16),
-        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::GGML_TYPE_Q8_0),
-        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::GGML_TYPE_Q4_0),
+    // Quantized values can only be read by flash attention; otherwise llama.cpp knows where it pays.
+    (params.type_k, params.flash_attn_type) = match plan.kv {
+        KvType::F16 => (sys::GGML_TYPE_F16, sys::LLAMA_FLASH_ATTN_TYPE_AUTO),
+        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
+        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
     };
+    params.type_v = params.type_k;
     params
 }
 
@@ -623,166 +601,4 @@ unsafe extern "C" fn on_abort(brake: *mut c_void) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
-    const PROMPT: &str =
-        "<|im_start|>user\nTell me a story about a fox named Lily.<|im_end|>\n<|im_start|>assistant\n";
-
-    fn weights(ctx: u32, kv: KvType) -> Weights {
-        let plan = LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 1, kv };
-        Weights::load(Path::new(DEMO), &plan, &mut |_| ControlFlow::Continue(())).unwrap()
-    }
-
-    /// The next `count` tokens; the last one is not fed.
-    fn generate(llama: &mut Llama<'_>, sampling: &Sampling, count: usize) -> Vec<Token> {
-        llama.begin(sampling, &[]).unwrap();
-        let mut tokens = Vec::new();
-        while tokens.len() < count {
-            let token = llama.sample().unwrap();
-            tokens.push(token);
-            if tokens.len() < count {
-                assert_eq!(llama.feed(&[token], true).unwrap(), Fed::All);
-            }
-        }
-        tokens
-    }
-
-    fn greedy() -> Sampling {
-        Sampling { temp: 0.0, ..Sampling::default() }
-    }
-
-    #[test]
-    fn going_back_gives_what_a_fresh_context_gives() {
-        let weights = weights(1024, KvType::F16);
-        let mut fresh = weights.open(Brake::default()).unwrap();
-        let prompt = fresh.tokenize(PROMPT, true).unwrap();
-        fresh.feed(&prompt, true).unwrap();
-        let wanted = generate(&mut fresh, &greedy(), 30);
-        assert_eq!(fresh.len(), prompt.len() + 29);
-        assert_eq!(fresh.truncate(prompt.len() - 1).unwrap(), prompt.len() - 1);
-        fresh.feed(&prompt[prompt.len() - 1..], true).unwrap();
-        assert_eq!(generate(&mut fresh, &greedy(), 30), wanted);
-        assert_eq!((fresh.truncate(0).unwrap(), fresh.len()), (0, 0));
-        assert_eq!(fresh.truncate(5).unwrap(), 0, "there is nothing to keep");
-    }
-
-    #[test]
-    fn a_seed_decides_and_greedy_does_not_ask_it() {
-        let weights = weights(1024, KvType::F16);
-        let mut llama = weights.open(Brake::default()).unwrap();
-        let prompt = llama.tokenize(PROMPT, true).unwrap();
-        let mut tokens = |sampling: &Sampling| {
-            llama.truncate(0).unwrap();
-            llama.feed(&prompt, true).unwrap();
-            generate(&mut llama, sampling, 20)
-        };
-        let hot =
-            |seed| Sampling { temp: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
-        assert_eq!(tokens(&hot(1)), tokens(&hot(1)));
-        assert_ne!(tokens(&hot(1)), tokens(&hot(2)));
-        let cold = tokens(&greedy());
-        assert_eq!(cold, tokens(&Sampling { seed: 9, ..greedy() }));
-        assert_eq!(cold, tokens(&Sampling { top_k: 1, seed: 3, ..Sampling::default() }));
-    }
-
-    #[test]
-    fn a_repeat_penalty_knows_the_prompt_and_each_token_once() {
-        let weights = weights(1024, KvType::F16);
-        let mut llama = weights.open(Brake::default()).unwrap();
-        let prompt = llama.tokenize(PROMPT, true).unwrap();
-        llama.feed(&prompt, true).unwrap();
-        let logits = llama.logits().unwrap().to_vec();
-        let top = argmax(&logits);
-        // What llama.cpp's penalty does: a positive logit is divided, a negative one multiplied.
-        let mut penalized = logits.clone();
-        let at = usize::try_from(top).unwrap();
-        penalized[at] = if penalized[at] > 0.0 { penalized[at] / 9.0 } else { penalized[at] * 9.0 };
-        let expected = argmax(&penalized);
-        assert_ne!(expected, top, "the penalty must show");
-        let sampling = Sampling { repeat_penalty: 9.0, ..greedy() };
-        llama.begin(&sampling, &[top]).unwrap();
-        assert_eq!(llama.sample().unwrap(), expected);
-        llama.begin(&Sampling { repeat_last_n: 1, ..sampling }, &[top, expected]).unwrap();
-        assert_eq!(llama.sample().unwrap(), top, "beyond the last n tokens there is no penalty");
-    }
-
-    #[test]
-    fn batches_are_cut_to_what_the_library_takes() {
-        let weights = weights(1024, KvType::F16);
-        let mut llama = weights.open(Brake::default()).unwrap();
-        let tokens: Vec<Token> = (0..1024).map(|i| 3 + i % 200).collect();
-        assert_eq!(llama.feed(&tokens, true).unwrap(), Fed::All);
-        assert_eq!(llama.feed(&[3], true).unwrap_err().message, "the context of 1024 tokens is full");
-    }
-
-    #[test]
-    fn there_is_something_to_sample_only_where_it_was_asked_for() {
-        let weights = weights(1024, KvType::F16);
-        let mut llama = weights.open(Brake::default()).unwrap();
-        llama.begin(&greedy(), &[]).unwrap();
-        let prompt = llama.tokenize(PROMPT, true).unwrap();
-        llama.feed(&prompt, false).unwrap();
-        assert_eq!(llama.sample().unwrap_err().message, "nothing has been evaluated to sample from");
-        llama.truncate(0).unwrap();
-        llama.feed(&prompt[..3], false).unwrap();
-        llama.feed(&prompt[3..], true).unwrap();
-        assert!(llama.sample().is_ok());
-    }
-
-    #[test]
-    fn the_brake_stops_before_the_next_batch() {
-        let weights = weights(1024, KvType::F16);
-        let brake = Brake::default();
-        let mut llama = weights.open(Arc::clone(&brake)).unwrap();
-        brake.store(true, Ordering::Relaxed);
-        assert_eq!(llama.feed(&[3, 4, 5], true).unwrap(), Fed::Interrupted(0));
-        brake.store(false, Ordering::Relaxed);
-        assert_eq!((llama.feed(&[3, 4, 5], true).unwrap(), llama.len()), (Fed::All, 3));
-        brake.store(true, Ordering::Relaxed);
-        assert_eq!(llama.feed(&[6], true).unwrap(), Fed::Interrupted(3));
-        assert_eq!(llama.forget_half_done(2).unwrap(), 2);
-    }
-
-    #[test]
-    fn the_window_is_the_one_asked_for_not_the_padded_one() {
-        let weights = weights(100, KvType::Q8_0);
-        let mut llama = weights.open(Brake::default()).unwrap();
-        assert_eq!(llama.window(), 100);
-        assert!(llama.feed(&[3; 101], true).is_err() && llama.feed(&[3; 100], true).is_ok());
-    }
-
-    #[test]
-    fn control_tokens_are_tokens_only_where_they_are_meant() {
-        let weights = weights(256, KvType::F16);
-        let llama = weights.open(Brake::default()).unwrap();
-        assert_eq!(llama.control_texts(), ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]);
-        assert_eq!(llama.tokenize("<|im_end|>", true).unwrap(), [2]);
-        let spelled = llama.tokenize("<|im_end|>", false).unwrap();
-        let bytes: Vec<u8> = spelled.iter().flat_map(|&token| llama.piece(token, false)).collect();
-        assert_eq!((spelled.len() > 3, bytes.as_slice()), (true, &b"<|im_end|>"[..]));
-        assert_eq!((llama.piece(2, false), llama.piece(2, true)), (Vec::new(), b"<|im_end|>".to_vec()));
-        assert!(llama.is_end(2) && !llama.is_end(1) && !llama.is_end(-1));
-        assert_eq!((llama.bos(), llama.tokenize("", true).unwrap()), (None, Vec::new()));
-    }
-
-    #[test]
-    fn loading_stops_when_it_is_told_to_and_names_what_is_wrong() {
-        let plan =
-            LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx: 256, threads: 1, kv: KvType::F16 };
-        let stopped = Weights::load(Path::new(DEMO), &plan, &mut |_| ControlFlow::Break(())).err().unwrap();
-        assert_eq!(stopped.kind, Kind::Interrupted);
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-        let error = Weights::load(path, &plan, &mut |_| ControlFlow::Continue(())).err().unwrap();
-        assert!(
-            error.message.starts_with(&format!("cannot load `{}`: ", path.display())),
-            "{}",
-            error.message
-        );
-        let nowhere = LoadPlan { device: Some("cuda7".to_owned()), ..plan };
-        let error =
-            Weights::load(Path::new(DEMO), &nowhere, &mut |_| ControlFlow::Continue(())).err().unwrap();
-        assert_eq!(error.message, "no device `cuda7`; this build sees `cpu`");
-    }
-}
+mod tests;

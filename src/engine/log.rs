@@ -1,6 +1,7 @@
 //! What llama.cpp says: its log, captured, and its last words before it gives up.
 #![expect(unsafe_code, reason = "callbacks that llama.cpp calls")]
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -15,20 +16,19 @@ pub(crate) type Sink = Box<dyn Fn(&str) + Send>;
 pub(crate) type LastWords = fn(&str) -> !;
 
 struct Log {
-    first_error: Option<String>,
     partial: String,
     partial_is_error: bool,
     sink: Option<Sink>,
     last_words: Option<LastWords>,
 }
 
-static LOG: Mutex<Log> = Mutex::new(Log {
-    first_error: None,
-    partial: String::new(),
-    partial_is_error: false,
-    sink: None,
-    last_words: None,
-});
+thread_local! {
+    /// The first line that was logged as an error, on the thread whose call went wrong.
+    static FIRST_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+static LOG: Mutex<Log> =
+    Mutex::new(Log { partial: String::new(), partial_is_error: false, sink: None, last_words: None });
 
 fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +63,7 @@ pub(crate) fn listen(sink: Option<Sink>, last_words: LastWords) {
 
 /// Forget earlier errors, so that [`first_error`] speaks of the call that follows.
 pub(super) fn forget() {
-    lock().first_error = None;
+    FIRST_ERROR.set(None);
 }
 
 /// An error with the first line that llama.cpp logged as one: the cause stands only there.
@@ -80,8 +80,8 @@ pub(super) fn failure(what: &str) -> Error {
 }
 
 /// The first error since [`forget`], which is the cause, in one line without the function's name.
-fn first_error() -> Option<String> {
-    lock().first_error.as_deref().map(cause)
+pub(super) fn first_error() -> Option<String> {
+    FIRST_ERROR.with_borrow(|line| line.as_deref().map(cause))
 }
 
 /// `llama_model_load: error loading model: x` says `x`.
@@ -95,6 +95,23 @@ fn cause(line: &str) -> String {
         rest = tail;
     }
     rest.to_owned()
+}
+
+/// What llama.cpp says on this thread while `act` runs.
+#[cfg(test)]
+pub(crate) fn lines_of(act: impl FnOnce()) -> Vec<String> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sender, lines) = std::sync::mpsc::channel();
+    let here = std::thread::current().id();
+    lock().sink = Some(Box::new(move |line| {
+        if std::thread::current().id() == here {
+            sender.send(line.to_owned()).unwrap();
+        }
+    }));
+    act();
+    lock().sink = None;
+    lines.iter().collect()
 }
 
 unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
@@ -114,8 +131,11 @@ unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: 
         if let Some(sink) = &log.sink {
             sink(line);
         }
-        if log.partial_is_error && log.first_error.is_none() {
-            log.first_error = Some(line.to_owned());
+        if log.partial_is_error {
+            // A thread that ends may have let go of its error before llama.cpp's last word.
+            let _ = FIRST_ERROR.try_with(|first| {
+                first.borrow_mut().get_or_insert_with(|| line.to_owned());
+            });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tokens in, tokens out. The trait below is all that a conversation needs of a language model; nothing here is FFI.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
@@ -16,8 +17,15 @@ mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
+#[cfg(test)]
+#[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
+#[path = "../../tests/support/tiny_gguf.rs"]
+mod tiny_gguf;
 
 pub(crate) use sampling::Sampling;
+
+/// The most tokens of one evaluation. A prompt is interrupted and reported on between these.
+pub(crate) const BATCH: u32 = 512;
 
 /// The index of a token in a model's vocabulary.
 pub(crate) type Token = i32;
@@ -70,13 +78,34 @@ pub(crate) enum KvType {
 }
 
 impl KvType {
-    /// Bytes for one number of a key or a value: a block of 32 has one scale, 16 bits wide.
-    pub(crate) fn bytes_per_value(self) -> f64 {
+    pub(crate) const ALL: [Self; 3] = [Self::F16, Self::Q8_0, Self::Q4_0];
+
+    /// How many numbers are stored together, behind a scale of 16 bits where they are quantized.
+    pub(crate) fn block(self) -> u64 {
         match self {
-            Self::F16 => 2.0,
-            Self::Q8_0 => 34.0 / 32.0,
-            Self::Q4_0 => 18.0 / 32.0,
+            Self::F16 => 1,
+            Self::Q8_0 | Self::Q4_0 => 32,
         }
+    }
+
+    /// Bytes for so many numbers of a key or a value.
+    pub(crate) fn bytes(self, numbers: u64) -> u64 {
+        let block = match self {
+            Self::F16 => 2,
+            Self::Q8_0 => 34,
+            Self::Q4_0 => 18,
+        };
+        numbers.div_ceil(self.block()).saturating_mul(block)
+    }
+}
+
+impl fmt::Display for KvType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+        })
     }
 }
 
@@ -164,6 +193,13 @@ pub(crate) trait Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantized_numbers_come_in_blocks() {
+        for (kv, bytes) in [(KvType::F16, 128), (KvType::Q8_0, 68), (KvType::Q4_0, 36)] {
+            assert_eq!((kv.bytes(64), kv.bytes(0), 64 % kv.block()), (bytes, 0, 0), "{kv}");
+        }
+    }
 
     #[test]
     fn a_device_is_called_by_its_name_or_family() {

@@ -110,18 +110,72 @@ pub(crate) fn rotates_nothing(arch: &str) -> bool {
     )
 }
 
-/// How llama.cpp alternates sliding and full attention where a file does not say: every how many layers comes a
-/// full one, and whether it comes first.
-pub(crate) fn sliding_pattern(arch: &str) -> Option<(usize, bool)> {
-    Some(match arch {
+/// Which layers of an architecture llama.cpp lets slide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slides {
+    /// Those that the file lists.
+    Listed,
+    /// All but every so many-th, unless the file says otherwise; `first` when a full one comes first. 0 is all.
+    Between { every: usize, first: bool },
+}
+
+/// How llama.cpp alternates sliding and full attention in a model of so many layers. Other architectures ignore
+/// their window.
+pub(crate) fn slides(arch: &str, layers: u64) -> Option<Slides> {
+    let (every, first) = match arch {
+        "dots3note" | "gemma4" | "granite_swa" | "maple" | "mimo2" | "spark2_5" | "step35" => {
+            return Some(Slides::Listed);
+        }
+        "lfm2" => (0, false),
         "gemma2" | "gpt-oss" => (2, false),
-        "afmoe" | "cohere2" | "exaone-moe" | "exaone4" | "mellum" | "muse-glimmer" | "olmo2" => (4, false),
+        "afmoe" | "cohere2" | "exaone-moe" | "llama4" | "mellum" | "muse-glimmer" | "olmo2" => (4, false),
+        "exaone4" if layers == 64 => (4, false),
         "cohere2moe" | "laguna" | "smallthinker" => (4, true),
         "gemma3n" => (5, false),
         "gemma3" => (6, false),
         "plamo3" => (8, false),
         _ => return None,
-    })
+    };
+    Some(Slides::Between { every, first })
+}
+
+/// The window that llama.cpp takes where a file names this one, or none. Some architectures have their own.
+pub(crate) fn sliding_window(arch: &str, told: Option<u64>) -> Option<u64> {
+    match (arch, told) {
+        (_, Some(0)) => None,
+        ("llama4", _) => Some(8192),
+        ("smallthinker", Some(_)) | ("gemma2" | "exaone4", None) => Some(4096),
+        _ => told,
+    }
+}
+
+/// Which layers of an architecture keep a recurrent state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recurrence {
+    None,
+    /// All, and none has keys and values.
+    All,
+    /// All, and all have keys and values beside it.
+    Beside,
+    /// Those without heads of the KV cache.
+    WithoutHeads,
+    /// Those without heads of the KV cache and without a feed-forward part.
+    WithoutHeadsAndFeedForward,
+    /// All but every so many-th, where the file does not list them.
+    Between(u64),
+}
+
+pub(crate) fn recurrence(arch: &str) -> Recurrence {
+    match arch {
+        _ if is_recurrent(arch) => Recurrence::All,
+        "falcon-h1" => Recurrence::Beside,
+        "bailingmoe3" | "glm5-next" | "granitehybrid" | "jamba" | "kimi-k3" | "kimi-linear" | "lfm2"
+        | "lfm2moe" | "plamo2" => Recurrence::WithoutHeads,
+        "nemotron_h" | "nemotron_h_moe" => Recurrence::WithoutHeadsAndFeedForward,
+        "qwen35" | "qwen35moe" | "qwen3next" | "qwen4exp" => Recurrence::Between(4),
+        "minimax-01" => Recurrence::Between(8),
+        _ => Recurrence::None,
+    }
 }
 
 /// How a tensor's numbers are stored: `block` of them share `bytes` bytes.
@@ -285,11 +339,11 @@ mod tests {
         {
             assert!(is_known(arch) && other_purpose(arch).is_some(), "{arch}");
         }
-        for arch in ["gemma2", "gemma3", "gpt-oss", "cohere2", "olmo2", "smallthinker", "mellum"] {
-            assert!(
-                is_known(arch) && other_purpose(arch).is_none() && sliding_pattern(arch).is_some(),
-                "{arch}"
-            );
+        for arch in ["gemma2", "gemma3", "gpt-oss", "cohere2", "olmo2", "smallthinker", "mellum", "step35"] {
+            assert!(is_known(arch) && other_purpose(arch).is_none() && slides(arch, 2).is_some(), "{arch}");
+        }
+        for arch in ["falcon-h1", "jamba", "lfm2", "nemotron_h", "qwen35moe", "minimax-01", "rwkv7"] {
+            assert!(is_known(arch) && recurrence(arch) != Recurrence::None, "{arch}");
         }
     }
 
@@ -306,6 +360,26 @@ mod tests {
         }
         assert_eq!(tensor_type(4), None);
         assert_eq!(tensor_type(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_window_is_what_llama_cpp_makes_of_it() {
+        for (arch, told, window) in [
+            ("gemma3", Some(512), Some(512)),
+            ("gemma3", Some(0), None),
+            ("gemma3", None, None),
+            ("gemma2", None, Some(4096)),
+            ("gemma2", Some(100), Some(100)),
+            ("llama4", None, Some(8192)),
+            ("llama4", Some(100), Some(8192)),
+            ("llama4", Some(0), None),
+            ("smallthinker", Some(100), Some(4096)),
+            ("smallthinker", None, None),
+        ] {
+            assert_eq!(sliding_window(arch, told), window, "{arch} {told:?}");
+        }
+        assert_eq!((slides("exaone4", 30), slides("llama", 32)), (None, None));
+        assert_eq!(slides("exaone4", 64), Some(Slides::Between { every: 4, first: false }));
     }
 
     #[test]

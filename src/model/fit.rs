@@ -12,27 +12,27 @@ const SMALLEST_CTX: u64 = 512;
 /// What a model needs. Bytes and tokens.
 pub(crate) struct Need<'a> {
     pub(crate) weights: u64,
-    /// The KV cache of a window of so many tokens.
-    pub(crate) kv: &'a dyn Fn(u64) -> u64,
+    /// What a window of so many tokens keeps.
+    pub(crate) cache: &'a dyn Fn(u64) -> u64,
     /// The context the model was trained on.
     pub(crate) trained: u64,
 }
 
 impl Need<'_> {
     fn total(&self, ctx: u64) -> u64 {
-        self.weights.saturating_add((self.kv)(ctx))
+        self.weights.saturating_add((self.cache)(ctx))
     }
 }
 
 /// The window when none is asked for and memory is no matter.
-pub(crate) fn usual_context(need: &Need<'_>) -> u64 {
-    need.trained.clamp(1, DEFAULT_CTX)
+pub(crate) fn usual_context(trained: u64) -> u64 {
+    trained.clamp(1, DEFAULT_CTX)
 }
 
 /// The window in tokens: the one wanted, or what fits of the default.
 pub(crate) fn context(need: &Need<'_>, wanted: Option<u32>, available: Option<u64>) -> Result<u32> {
     let available = available.unwrap_or(u64::MAX);
-    let ctx = wanted.map_or(usual_context(need), u64::from);
+    let ctx = wanted.map_or(usual_context(need.trained), u64::from);
     let mut fitting = ctx;
     while fitting > SMALLEST_CTX && need.total(fitting) > available {
         fitting /= 2;
@@ -62,7 +62,7 @@ fn too_big(need: &Need<'_>, ctx: u64, fitting: u64, available: u64) -> Error {
 mod tests {
     use super::*;
 
-    const NEED: Need = Need { weights: 1_000_000, kv: &|tokens| 1000 * tokens, trained: 32_768 };
+    const NEED: Need = Need { weights: 1_000_000, cache: &|tokens| 1000 * tokens, trained: 32_768 };
 
     #[test]
     fn the_default_is_what_fits_of_8192_and_of_the_models_own() {

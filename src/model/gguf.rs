@@ -10,6 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::human::Escaped;
 use crate::model::arch::TensorType;
 
+mod cache;
 mod check;
 mod parts;
 mod read;
@@ -283,6 +284,7 @@ impl Header {
 mod tests {
     use super::tiny_gguf::{Tensor as PutTensor, Tiny, Value as Put};
     use super::*;
+    use crate::engine::KvType;
     use crate::model::gguf::shape::Attention;
 
     /// A small header with a value of every kind, so that all of it can be tried out byte by byte.
@@ -315,7 +317,7 @@ mod tests {
     /// Everything that may be asked of a header that could be read.
     fn ask_everything(header: &Header) {
         let shape = header.shape();
-        let _ = (shape.bits_per_weight(), shape.attention(), shape.kv_bytes(8192, 2.0, 1.0625));
+        let _ = (shape.bits_per_weight(), shape.attention(), shape.cache.bytes(8192, KvType::Q8_0));
         let _ = header.check_runnable(Path::new("dir/m.gguf")).is_ok();
         for key in header.metadata.keys() {
             let _ = (header.str(key), header.u64(key), header.f64(key), header.bool(key));

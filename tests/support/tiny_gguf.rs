@@ -1,15 +1,22 @@
-//! A writer of tiny GGUF files for tests, independent of the reader in the program: a whole `llama` model that
-//! llama.cpp loads and runs, and ways to spoil it.
+//! A writer of tiny GGUF files for tests, independent of the reader in the program: whole models that llama.cpp loads
+//! and runs, and ways to spoil them.
 
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     clippy::unwrap_used,
     reason = "each user needs another part of it, and only tests use it"
 )]
 
 use std::collections::BTreeMap;
 use std::path::Path;
+
+// With its path, because this file is a module of several trees.
+#[path = "tiny_gguf/kinds.rs"]
+mod kinds;
+
+pub(crate) use kinds::{KINDS, Kind, WINDOW};
 
 /// A value of the metadata, with the type that it has in the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,9 +77,19 @@ impl Tiny {
     /// A valid model with random weights that are the same each time: 2 layers, width 64, 4 heads, 2 KV heads, a
     /// context of 256 tokens and a byte-level vocabulary.
     pub(crate) fn llama() -> Self {
+        let layer = || [kinds::attention(WIDTH / HEADS, HEADS, KV_HEADS), kinds::feed_forward()].concat();
+        Self::model("llama", &(0..LAYERS).map(|_| layer()).collect::<Vec<_>>())
+    }
+
+    /// A model with these layers. The keys say what [`Self::llama`] is like; others set what differs.
+    fn model(arch: &str, layers: &[kinds::Layer]) -> Self {
         let tokens = vocabulary();
-        let vocabulary = tokens.len() as u64;
-        Self::empty().with_general().with_hyperparameters().with_vocabulary(tokens).with_weights(vocabulary)
+        let count = tokens.len() as u64;
+        Self::empty()
+            .with_general(arch)
+            .with_hyperparameters(arch, layers.len() as u64)
+            .with_vocabulary(arch, tokens)
+            .with_weights(count, layers)
     }
 
     /// The same model under another name of architecture, with its keys renamed.
@@ -196,30 +213,34 @@ impl Tiny {
         std::fs::write(path, self.bytes()).unwrap();
     }
 
-    fn with_general(self) -> Self {
-        self.set("general.architecture", Value::Text("llama".into()))
+    fn with_general(self, arch: &str) -> Self {
+        self.set("general.architecture", Value::Text(arch.into()))
             .set("general.type", Value::Text("model".into()))
             .set("general.name", Value::Text("tiny".into()))
             .set("general.license", Value::Text("MIT OR Apache-2.0".into()))
             .set("general.file_type", Value::U32(0))
     }
 
-    fn with_hyperparameters(self) -> Self {
-        let number = |n: u64| Value::U32(u32::try_from(n).unwrap());
-        self.set("llama.context_length", Value::U32(256))
-            .set("llama.embedding_length", number(WIDTH))
-            .set("llama.block_count", number(LAYERS))
-            .set("llama.feed_forward_length", number(FEED_FORWARD))
-            .set("llama.attention.head_count", number(HEADS))
-            .set("llama.attention.head_count_kv", number(KV_HEADS))
-            .set("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5))
-            .set("llama.rope.dimension_count", number(WIDTH / HEADS))
-            .set("llama.rope.freq_base", Value::F32(10_000.0))
+    fn with_hyperparameters(self, arch: &str, layers: u64) -> Self {
+        self.set_for(arch, "context_length", Value::U32(256))
+            .set_for(arch, "embedding_length", number(WIDTH))
+            .set_for(arch, "block_count", number(layers))
+            .set_for(arch, "feed_forward_length", number(FEED_FORWARD))
+            .set_for(arch, "attention.head_count", number(HEADS))
+            .set_for(arch, "attention.head_count_kv", number(KV_HEADS))
+            .set_for(arch, "attention.layer_norm_rms_epsilon", Value::F32(1e-5))
+            .set_for(arch, "rope.dimension_count", number(WIDTH / HEADS))
+            .set_for(arch, "rope.freq_base", Value::F32(10_000.0))
     }
 
-    fn with_vocabulary(self, tokens: Vec<String>) -> Self {
+    /// Set a key of an architecture.
+    fn set_for(self, arch: &str, key: &str, value: Value) -> Self {
+        self.set(&format!("{arch}.{key}"), value)
+    }
+
+    fn with_vocabulary(self, arch: &str, tokens: Vec<String>) -> Self {
         let kinds = tokens.iter().map(|t| if CONTROL.contains(&t.as_str()) { 3 } else { 1 }).collect();
-        self.set("llama.vocab_size", Value::U32(u32::try_from(tokens.len()).unwrap()))
+        self.set_for(arch, "vocab_size", number(tokens.len() as u64))
             .set("tokenizer.ggml.model", Value::Text("gpt2".into()))
             .set("tokenizer.ggml.pre", Value::Text("smollm".into()))
             .set("tokenizer.ggml.tokens", Value::Texts(tokens))
@@ -234,29 +255,22 @@ impl Tiny {
             .set("tokenizer.chat_template", Value::Text(TEMPLATE.into()))
     }
 
-    fn with_weights(mut self, vocabulary: u64) -> Self {
+    fn with_weights(mut self, vocabulary: u64, layers: &[kinds::Layer]) -> Self {
         let mut random = Random(0x2545_f491_4f6c_dd1d);
-        let kv_width = WIDTH / HEADS * KV_HEADS;
         let mut add = |name: String, dims: &[u64]| self.tensors.push(random.tensor(name, dims));
         add("token_embd.weight".into(), &[WIDTH, vocabulary]);
         add("output_norm.weight".into(), &[WIDTH]);
-        for layer in 0..LAYERS {
-            for (name, dims) in [
-                ("attn_norm", vec![WIDTH]),
-                ("attn_q", vec![WIDTH, WIDTH]),
-                ("attn_k", vec![WIDTH, kv_width]),
-                ("attn_v", vec![WIDTH, kv_width]),
-                ("attn_output", vec![WIDTH, WIDTH]),
-                ("ffn_norm", vec![WIDTH]),
-                ("ffn_gate", vec![WIDTH, FEED_FORWARD]),
-                ("ffn_up", vec![WIDTH, FEED_FORWARD]),
-                ("ffn_down", vec![FEED_FORWARD, WIDTH]),
-            ] {
-                add(format!("blk.{layer}.{name}.weight"), &dims);
+        for (index, layer) in layers.iter().enumerate() {
+            for (name, dims) in layer {
+                add(format!("blk.{index}.{name}"), dims);
             }
         }
         self
     }
+}
+
+fn number(n: u64) -> Value {
+    Value::U32(u32::try_from(n).unwrap())
 }
 
 /// The control tokens, one token for each byte in GPT-2's alphabet, and what the merges make.
@@ -292,10 +306,15 @@ impl Random {
         f32::from(u16::try_from(top >> 8).unwrap()) / 65_536.0 - 0.5
     }
 
-    /// Matrices of small numbers; norms, which have one dimension, of ones.
+    /// Matrices of small numbers; norms and biases, which have one dimension, of ones.
     fn tensor(&mut self, name: String, dims: &[u64]) -> Tensor {
         let count = usize::try_from(dims.iter().product::<u64>()).unwrap();
-        let mut number = || if dims.len() == 1 { 1.0 } else { self.next() * 0.5 };
+        let mut number = || match dims {
+            [_] => 1.0,
+            // How fast a state fades: slowly, and never the other way.
+            _ if name.ends_with(".ssm_a") => self.next() * 0.05 - 0.06,
+            _ => self.next() * 0.5,
+        };
         let data = (0..count).flat_map(|_| number().to_le_bytes()).collect();
         Tensor { name, dims: dims.to_vec(), kind: 0, data }
     }

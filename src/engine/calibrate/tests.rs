@@ -1,10 +1,6 @@
 use super::*;
 use crate::engine::GpuLayers;
-use tiny_gguf::{FEED_FORWARD, LAYERS, Tensor, Tiny, Value, WIDTH};
-
-#[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
-#[path = "../../../tests/support/tiny_gguf.rs"]
-mod tiny_gguf;
+use crate::engine::tiny_gguf::{FEED_FORWARD, LAYERS, Tensor, Tiny, Value, WIDTH};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 const EXPERTS: u64 = 4;

@@ -74,6 +74,11 @@ impl Marks {
         if read == mark.state.len() { mark.place } else { 0 }
     }
 
+    #[cfg(test)]
+    pub(super) fn places(&self) -> Vec<usize> {
+        self.0.iter().map(|mark| mark.place).collect()
+    }
+
     fn bytes(&self) -> usize {
         self.0.iter().map(|mark| mark.state.len()).sum()
     }

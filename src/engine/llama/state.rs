@@ -125,28 +125,8 @@ impl Weights {
         let model = self.model.as_ptr();
         // SAFETY: a plain getter on a valid model.
         let trained = u64::try_from(unsafe { sys::llama_model_n_ctx_train(model) }).unwrap_or(0);
-        let original = self
-            .meta(c"general.architecture")
-            .and_then(|name| CString::new(format!("{name}.rope.scaling.original_context_length")).ok())
-            .and_then(|key| self.meta(&key)?.parse().ok())
-            .unwrap_or(trained);
-        u64::from(ctx) > original
-    }
-
-    /// A short value of the model's metadata, as text.
-    fn meta(&self, key: &CStr) -> Option<String> {
-        let mut text = [0_u8; 64];
-        // SAFETY: a valid model, a C string, pointer and length of a live buffer, which is ended by a zero byte.
-        let len = unsafe {
-            sys::llama_model_meta_val_str(
-                self.model.as_ptr(),
-                key.as_ptr(),
-                text.as_mut_ptr().cast(),
-                text.len(),
-            )
-        };
-        usize::try_from(len).ok()?;
-        CStr::from_bytes_until_nul(&text).ok()?.to_str().ok().map(str::to_owned)
+        let original = self.fact("rope.scaling.original_context_length").and_then(|len| len.parse().ok());
+        u64::from(ctx) > original.unwrap_or(trained)
     }
 }
 
@@ -287,7 +267,7 @@ mod tests {
             let pairs = f16.iter().zip(other);
             pairs.filter(|(one, other)| *one != other).map(|(one, _)| one.0).collect::<Vec<_>>()
         };
-        assert_eq!(differing(settings(512, KvType::Q8_0)), ["type of the KV cache"]);
+        assert_eq!(differing(settings(512, KvType::Q8_0)), ["type of the KV cache", "flash attention"]);
         assert_eq!(differing(settings(2048, KvType::F16)), ["length of the context"]);
     }
 }

@@ -251,7 +251,8 @@ impl Header {
             return Err(format!("`{key}` is {window}, it must be at most {MAX_WINDOW}"));
         }
         // llama.cpp makes two caches then, and asserts that both are used.
-        let alternates = self.architecture().is_some_and(|a| arch::sliding_pattern(a).is_some());
+        let layers = self.layer_count() as u64;
+        let alternates = self.architecture().is_some_and(|a| arch::slides(a, layers).is_some());
         if window > 0 && alternates && self.shape().sliding.is_none() {
             return Err(format!("`{key}` is {window}, but no layer slides"));
         }

@@ -3,13 +3,11 @@
 use std::fmt;
 
 use super::Header;
-use crate::model::arch;
+use super::cache::Cache;
+use crate::model::arch::{self, Slides};
 
 /// llama.cpp loads no more layers than this.
 pub(super) const MAX_LAYERS: u64 = 512;
-/// A sliding-window cache holds its window and one batch of this many tokens, rounded up to [`SLIDING_STEP`].
-const SLIDING_BATCH: u64 = 512;
-const SLIDING_STEP: u64 = 256;
 
 /// A model's dimensions and facts. What the file does not say is `None` or empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,10 +47,8 @@ pub(crate) struct Shape {
     pub(crate) templates: Vec<String>,
     /// Recommended sampling, under the names of [`arch::SAMPLING`].
     pub(crate) sampling: Vec<(&'static str, f64)>,
-    /// Layers without an entry in the KV cache: recurrent ones, or ones that share another's.
-    uncached: Vec<bool>,
-    /// Multi-head latent attention: the cache holds keys only, values are a part of them.
-    latent: bool,
+    /// What a context keeps.
+    pub(crate) cache: Cache,
 }
 
 /// The tensors that share a type.
@@ -112,6 +108,7 @@ impl Header {
         let layers = self.generating_layers();
         let (heads, kv_heads) = self.heads();
         let head_width = self.head_width(&heads);
+        let sliding = self.sliding(head_width);
         Shape {
             architecture: text("general.architecture"),
             name: text("general.name"),
@@ -127,8 +124,8 @@ impl Header {
             feed_forward: self
                 .per_layer("feed_forward_length", self.layer_count())
                 .and_then(|all| all.into_iter().max()),
-            sliding: self.sliding(head_width),
-            uncached: self.uncached(kv_heads.len()),
+            cache: self.cache((&heads, &kv_heads), head_width, sliding.as_ref()),
+            sliding,
             heads,
             kv_heads,
             head_width,
@@ -154,7 +151,6 @@ impl Header {
                 .iter()
                 .filter_map(|&name| Some((name, self.f64(&format!("general.sampling.{name}"))?)))
                 .collect(),
-            latent: self.arch_u64("attention.key_length_mla").is_some_and(|n| n > 0),
         }
     }
 
@@ -188,7 +184,8 @@ impl Header {
     }
 
     fn sliding(&self, full: (u64, u64)) -> Option<Sliding> {
-        let window = self.arch_u64("attention.sliding_window").filter(|&n| n > 0)?;
+        let told = self.arch_u64("attention.sliding_window");
+        let window = arch::sliding_window(self.architecture()?, told)?;
         let layers = self.sliding_layers()?;
         let width = |key, full| self.arch_u64(key).unwrap_or(full);
         let head_width =
@@ -196,25 +193,17 @@ impl Header {
         layers.contains(&true).then_some(Sliding { window, layers, head_width })
     }
 
-    /// From the file, or else as llama.cpp does it for the architecture; others ignore their window.
     fn sliding_layers(&self) -> Option<Vec<bool>> {
+        let layers = self.generating_layers()?.min(MAX_LAYERS);
+        let slides = arch::slides(self.architecture()?, layers)?;
+        let count = usize::try_from(layers).ok()?;
         let key = self.arch_key("attention.sliding_window_pattern");
-        let count = usize::try_from(self.generating_layers()?.min(MAX_LAYERS)).ok()?;
         if let Some(told) = self.u64s(&key) {
             return Some((0..count).map(|i| told.get(i).is_some_and(|&slides| slides != 0)).collect());
         }
-        let (default, full_first) = arch::sliding_pattern(self.architecture()?)?;
-        let every = self.u64(&key).map_or(Some(default), |n| usize::try_from(n).ok())?;
-        Some((0..count).map(|i| every == 0 || i % every != if full_first { 0 } else { every - 1 }).collect())
-    }
-
-    fn uncached(&self, layers: usize) -> Vec<bool> {
-        let interval =
-            self.arch_u64("full_attention_interval").and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
-        let shared =
-            self.arch_u64("attention.shared_kv_layers").and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        let own = layers.saturating_sub(shared);
-        (0..layers).map(|i| i >= own || interval.is_some_and(|n| !(i + 1).is_multiple_of(n))).collect()
+        let Slides::Between { every, first } = slides else { return None };
+        let every = self.u64(&key).map_or(Some(every), |n| usize::try_from(n).ok())?;
+        Some((0..count).map(|i| every == 0 || i % every != if first { 0 } else { every - 1 }).collect())
     }
 
     fn types(&self) -> Vec<TypeShare> {
@@ -242,14 +231,9 @@ impl Header {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "sizes for people and plans, far below 2^53, and `as` saturates"
-)]
 impl Shape {
     /// All of the weights' bits over all of the parameters.
+    #[expect(clippy::cast_precision_loss, reason = "a number for people")]
     pub(crate) fn bits_per_weight(&self) -> f64 {
         if self.parameters == 0 { 0.0 } else { self.tensor_bytes as f64 * 8.0 / self.parameters as f64 }
     }
@@ -269,43 +253,12 @@ impl Shape {
     pub(crate) fn special(&self, role: &str) -> Option<&SpecialToken> {
         self.special.iter().find(|t| t.role == role)
     }
-
-    /// Bytes in the KV cache for each token while no window slides, at so many bytes per number of a key and of a
-    /// value: 2 for f16, 34/32 for `q8_0`, 18/32 for `q4_0`.
-    pub(crate) fn kv_bytes_per_token(&self, key: f64, value: f64) -> u64 {
-        (0..self.kv_heads.len()).map(|layer| self.kv_bytes_of(layer, key, value)).sum::<f64>().ceil() as u64
-    }
-
-    /// Bytes of a KV cache for so many tokens, where sliding layers keep their window and room for a batch.
-    pub(crate) fn kv_bytes(&self, tokens: u64, key: f64, value: f64) -> u64 {
-        let cells = |layer| match &self.sliding {
-            Some(s) if s.layers.get(layer) == Some(&true) => {
-                tokens.min(s.window.saturating_add(SLIDING_BATCH).next_multiple_of(SLIDING_STEP))
-            }
-            _ => tokens,
-        };
-        let bytes = |layer| cells(layer) as f64 * self.kv_bytes_of(layer, key, value);
-        (0..self.kv_heads.len()).map(bytes).sum::<f64>().ceil() as u64
-    }
-
-    /// Bytes that one token takes in one layer.
-    fn kv_bytes_of(&self, layer: usize, key: f64, value: f64) -> f64 {
-        if self.uncached.get(layer) == Some(&true) {
-            return 0.0;
-        }
-        let (k, v) = match &self.sliding {
-            Some(s) if s.layers.get(layer) == Some(&true) => s.head_width,
-            _ => self.head_width,
-        };
-        let heads = self.kv_heads.get(layer).copied().unwrap_or(0) as f64;
-        let v = if self.latent { 0 } else { v };
-        heads * (k as f64 * key + v as f64 * value)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::KvType;
     use crate::model::gguf::tiny_gguf::{Tiny, Value};
 
     #[expect(clippy::needless_pass_by_value, reason = "files made on the spot read better so")]
@@ -351,39 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn counts_the_cache_per_token() {
-        let shape = shape(Tiny::llama());
-        // 2 layers, 2 heads, 16 numbers, a key and a value
-        for (each, bytes) in [(2.0, 256), (34.0 / 32.0, 136), (18.0 / 32.0, 72)] {
-            assert_eq!(shape.kv_bytes_per_token(each, each), bytes);
-            assert_eq!(shape.kv_bytes(8192, each, each), bytes * 8192);
-        }
-    }
-
-    #[test]
-    fn heads_may_differ_from_layer_to_layer() {
-        let shape = shape(Tiny::llama().set("llama.attention.head_count_kv", Value::U32s(vec![2, 0])));
-        assert_eq!(shape.kv_heads, [2, 0]);
-        assert_eq!(shape.kv_bytes_per_token(2.0, 2.0), 128);
-    }
-
-    #[test]
-    fn a_sliding_layer_keeps_its_window_and_a_batch() {
-        let shape = shape(
-            Tiny::llama()
-                .set("llama.attention.sliding_window", Value::U32(512))
-                .set("llama.attention.sliding_window_pattern", Value::Bools(vec![true, false])),
-        );
-        assert_eq!(
-            shape.sliding.as_ref().map(|s| (s.window, s.layers.clone())),
-            Some((512, vec![true, false]))
-        );
-        assert_eq!(shape.kv_bytes_per_token(2.0, 2.0), 256);
-        assert_eq!(shape.kv_bytes(8192, 2.0, 2.0), 128 * 8192 + 128 * 1024);
-        assert_eq!(shape.kv_bytes(100, 2.0, 2.0), 256 * 100);
-    }
-
-    #[test]
     fn an_architecture_that_ignores_its_window_has_none() {
         assert_eq!(shape(Tiny::llama().set("llama.attention.sliding_window", Value::U32(512))).sliding, None);
     }
@@ -418,6 +338,6 @@ mod tests {
         );
         assert_eq!((shape.name.as_deref(), shape.context, shape.layers), (None, None, Some(u64::MAX)));
         assert_eq!(shape.special("eos"), None);
-        assert!(shape.kv_bytes(u64::MAX, 2.0, 2.0) > 0);
+        assert!(shape.cache.bytes(u64::MAX, KvType::F16) > 0);
     }
 }
