@@ -11,9 +11,9 @@ use crate::support::Infer;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 
-/// A file that fills half of the demo's window.
+/// A file that fills most of the window of the demo.
 fn text() -> String {
-    "The capital of France is Paris, and that of Italy is Rome.\n".repeat(30)
+    "The capital of France is Paris, and that of Italy is Rome.\n".repeat(40)
 }
 
 /// `infer run demo -f big.txt …` in a home where an earlier run may have been.

@@ -4,7 +4,7 @@
 //!
 //! Nothing here fails: an entry that cannot be used or kept is a note for those who want to know.
 
-use std::fs::{self, File};
+use std::fs;
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,6 @@ pub(super) struct Restored {
 /// An entry that could be used, and how many of its tokens.
 struct Candidate {
     path: PathBuf,
-    file: File,
     about: About,
     useful: usize,
 }
@@ -113,8 +112,8 @@ impl PrefixStore {
         let start = Instant::now();
         let mut candidates = self.candidates(&useful, engine.window(), have, note);
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.useful));
-        for Candidate { path, mut file, about, useful } in candidates {
-            if let Err(flaw) = about.verify(&mut file) {
+        for Candidate { path, about, useful } in candidates {
+            if let Err(flaw) = about.verify(&path) {
                 note_flaw(&path, &flaw, note);
                 continue;
             }
@@ -157,11 +156,8 @@ impl PrefixStore {
         // The most useful of those that cannot be used, and why.
         let mut missed: Option<(usize, String)> = None;
         for item in self.folder.entries(&self.model_part()) {
-            let read = File::open(&item.path)
-                .map_err(Flaw::from)
-                .and_then(|mut file| About::read(&mut file).map(|about| (file, about)));
-            let (file, about) = match read {
-                Ok(read) => read,
+            let about = match About::read(&item.path) {
+                Ok(about) => about,
                 Err(flaw) => {
                     note_flaw(&item.path, &flaw, note);
                     continue;
@@ -178,7 +174,7 @@ impl PrefixStore {
             } else if !about.pays_off(useful - have) {
                 "evaluating the tokens is quicker".to_owned()
             } else {
-                candidates.push(Candidate { path: item.path, file, about, useful });
+                candidates.push(Candidate { path: item.path, about, useful });
                 continue;
             };
             if missed.as_ref().is_none_or(|(most, _)| useful > *most) {
@@ -328,10 +324,7 @@ pub(crate) struct Held {
 
 /// All entries of a folder, those used last first.
 pub(crate) fn list(folder: &Path) -> Vec<Held> {
-    let held = |Item { path, bytes, used }| {
-        let about = File::open(path).map_err(Flaw::from).and_then(|mut file| About::read(&mut file)).ok();
-        Held { about, bytes, used }
-    };
+    let held = |Item { path, bytes, used }| Held { about: About::read(&path).ok(), bytes, used };
     Folder::new(folder.to_owned()).entries("").into_iter().map(held).collect()
 }
 

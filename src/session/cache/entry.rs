@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ pub(super) enum Flaw {
     Broken(&'static str),
     /// It may be of use to somebody else.
     Foreign(&'static str),
-    /// Another process has removed it.
+    /// Another process has removed or replaced it.
     Gone,
 }
 
@@ -120,7 +121,11 @@ impl About {
     }
 
     /// Read what is in a file. What the engine wrote is left to [`Self::verify`].
-    pub(super) fn read(file: &mut File) -> Result<Self, Flaw> {
+    pub(super) fn read(path: &Path) -> Result<Self, Flaw> {
+        Self::read_from(&mut File::open(path)?)
+    }
+
+    fn read_from(file: &mut File) -> Result<Self, Flaw> {
         let all = file.metadata()?.len();
         let before_tail = all.checked_sub(TAIL).ok_or(Flaw::Broken("it is cut off"))?;
         file.seek(SeekFrom::Start(before_tail))?;
@@ -146,7 +151,11 @@ impl About {
     }
 
     /// Is what the engine wrote as it was?
-    pub(super) fn verify(&self, file: &mut File) -> Result<(), Flaw> {
+    pub(super) fn verify(&self, path: &Path) -> Result<(), Flaw> {
+        let file = &mut File::open(path)?;
+        if Self::read_from(file)? != *self {
+            return Err(Flaw::Gone);
+        }
         if hash(file, self.payload)? == self.hash {
             Ok(())
         } else {

@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, File};
 use std::sync::Barrier;
 
 use tempfile::TempDir;
@@ -126,7 +126,7 @@ fn what_is_evaluated_more_quickly_is_not_kept_and_not_tried_again() {
     assert_eq!(keep(&store, &tokens(40), Duration::ZERO, false), expected);
     assert_eq!(restore(&store, &tokens(50)), (None, String::new()));
     let path = only_entry(&folder);
-    let about = About::read(&mut File::open(&path).unwrap()).unwrap();
+    let about = About::read(&path).unwrap();
     assert!(about.is_empty() && path.metadata().unwrap().len() < 1000);
     assert_eq!(keep(&store, &tokens(40), LONG, false), "", "it is known already");
 }
@@ -139,7 +139,7 @@ fn what_turns_out_slower_is_used_once_and_removed() {
     let path = only_entry(&folder);
     let mut file = File::options().read(true).write(true).open(&path).unwrap();
     // As if the disk had been quicker when it was measured.
-    let about = About::read(&mut file).unwrap().with_times(Duration::from_nanos(2), Duration::from_nanos(1));
+    let about = About::read(&path).unwrap().with_times(Duration::from_nanos(2), Duration::from_nanos(1));
     file.set_len(4 + 4 * 40).unwrap();
     about.append(&mut file).unwrap();
     let (restored, note) = restore(&store, &tokens(50));
