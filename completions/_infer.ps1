@@ -37,6 +37,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
+            [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -53,6 +54,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
             [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third')
             [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does')
+            [CompletionResult]::new('--cache-size', '--cache-size', [CompletionResultType]::ParameterName, 'The most that this cache may take, such as `2GB`; 0 for no cache')
             [CompletionResult]::new('--temp', '--temp', [CompletionResultType]::ParameterName, 'Temperature; 0 is greedy [default: 0.8]')
             [CompletionResult]::new('--top-k', '--top-k', [CompletionResultType]::ParameterName, 'Choose among the N most likely tokens, 0 for all [default: 40]')
             [CompletionResult]::new('--top-p', '--top-p', [CompletionResultType]::ParameterName, 'Choose among the fewest tokens with this probability together [default: 0.95]')
@@ -72,6 +74,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--overflow', '--overflow', [CompletionResultType]::ParameterName, 'What to do when the window is full [default: stop]')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--no-cache', '--no-cache', [CompletionResultType]::ParameterName, 'Neither use nor fill the cache of prompts on disk')
             [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
             [CompletionResult]::new('--raw', '--raw', [CompletionResultType]::ParameterName, 'Continue the text as it is, without the chat template')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object with text, thinking, counts, times and settings')
@@ -93,6 +96,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context, tokens [default: what fits, at most 8192 or the model''s own]')
             [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third')
             [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does')
+            [CompletionResult]::new('--cache-size', '--cache-size', [CompletionResultType]::ParameterName, 'The most that this cache may take, such as `2GB`; 0 for no cache')
             [CompletionResult]::new('--temp', '--temp', [CompletionResultType]::ParameterName, 'Temperature; 0 is greedy [default: 0.8]')
             [CompletionResult]::new('--top-k', '--top-k', [CompletionResultType]::ParameterName, 'Choose among the N most likely tokens, 0 for all [default: 40]')
             [CompletionResult]::new('--top-p', '--top-p', [CompletionResultType]::ParameterName, 'Choose among the fewest tokens with this probability together [default: 0.95]')
@@ -112,6 +116,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--remove-session', '--remove-session', [CompletionResultType]::ParameterName, 'Remove a session; on a terminal it asks first, unless `--yes` is given')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--no-cache', '--no-cache', [CompletionResultType]::ParameterName, 'Neither use nor fill the cache of prompts on disk')
             [CompletionResult]::new('--stats', '--stats', [CompletionResultType]::ParameterName, 'Print statistics on stderr')
             [CompletionResult]::new('--continue', '--continue', [CompletionResultType]::ParameterName, 'Go on with the session used last')
             [CompletionResult]::new('--list-sessions', '--list-sessions', [CompletionResultType]::ParameterName, 'List the sessions')
@@ -204,6 +209,50 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'infer;cache' {
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List what is kept, what was used last first')
+            [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List what is kept, what was used last first')
+            [CompletionResult]::new('clear', 'clear', [CompletionResultType]::ParameterValue, 'Remove all of it')
+            break
+        }
+        'infer;cache;list' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;cache;ls' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;cache;clear' {
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Do not ask')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'infer;quantize' {
             [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'The type to make: int4, int8, or one of those below')
             [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Write this file')
@@ -256,6 +305,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
+            [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -278,6 +328,17 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;rm' {
+            break
+        }
+        'infer;help;cache' {
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List what is kept, what was used last first')
+            [CompletionResult]::new('clear', 'clear', [CompletionResultType]::ParameterValue, 'Remove all of it')
+            break
+        }
+        'infer;help;cache;list' {
+            break
+        }
+        'infer;help;cache;clear' {
             break
         }
         'infer;help;quantize' {

@@ -16,6 +16,9 @@ _infer() {
             ",$1")
                 cmd="infer"
                 ;;
+            infer,cache)
+                cmd="infer__subcmd__cache"
+                ;;
             infer,chat)
                 cmd="infer__subcmd__chat"
                 ;;
@@ -52,6 +55,18 @@ _infer() {
             infer,show)
                 cmd="infer__subcmd__show"
                 ;;
+            infer__subcmd__cache,clear)
+                cmd="infer__subcmd__cache__subcmd__clear"
+                ;;
+            infer__subcmd__cache,list)
+                cmd="infer__subcmd__cache__subcmd__list"
+                ;;
+            infer__subcmd__cache,ls)
+                cmd="infer__subcmd__cache__subcmd__list"
+                ;;
+            infer__subcmd__help,cache)
+                cmd="infer__subcmd__help__subcmd__cache"
+                ;;
             infer__subcmd__help,chat)
                 cmd="infer__subcmd__help__subcmd__chat"
                 ;;
@@ -82,6 +97,12 @@ _infer() {
             infer__subcmd__help,show)
                 cmd="infer__subcmd__help__subcmd__show"
                 ;;
+            infer__subcmd__help__subcmd__cache,clear)
+                cmd="infer__subcmd__help__subcmd__cache__subcmd__clear"
+                ;;
+            infer__subcmd__help__subcmd__cache,list)
+                cmd="infer__subcmd__help__subcmd__cache__subcmd__list"
+                ;;
             *)
                 ;;
         esac
@@ -89,7 +110,7 @@ _infer() {
 
     case "${cmd}" in
         infer)
-            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove quantize quantize-worker completions help"
+            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove cache quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -102,8 +123,50 @@ _infer() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        infer__subcmd__cache)
+            opts="-q -v -h --quiet --verbose --help list ls clear"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__cache__subcmd__clear)
+            opts="-y -q -v -h --yes --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__cache__subcmd__list)
+            opts="-q -v -h --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         infer__subcmd__chat)
-            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --session --continue --list-sessions --json --remove-session --quiet --verbose --help"
+            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --session --continue --list-sessions --json --remove-session --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -142,6 +205,10 @@ _infer() {
                     return 0
                     ;;
                 --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache-size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -246,8 +313,50 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help)
-            opts="run chat pull list show rm quantize quantize-worker completions help"
+            opts="run chat pull list show rm cache quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__cache)
+            opts="list clear"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__cache__subcmd__clear)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__cache__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -596,7 +705,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__run)
-            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
+            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -635,6 +744,10 @@ _infer() {
                     return 0
                     ;;
                 --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache-size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

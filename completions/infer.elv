@@ -34,6 +34,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand show 'Show what is in a model, and whether one of the hub would fit here'
             cand rm 'Remove models and partial downloads'
             cand remove 'Remove models and partial downloads'
+            cand cache 'List or clear what was kept of prompts on disk'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -49,6 +50,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --ctx 'Context, tokens [default: what fits, at most 8192 or the model''s own]'
             cand --kv 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third'
             cand --keep 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does'
+            cand --cache-size 'The most that this cache may take, such as `2GB`; 0 for no cache'
             cand --temp 'Temperature; 0 is greedy [default: 0.8]'
             cand --top-k 'Choose among the N most likely tokens, 0 for all [default: 40]'
             cand --top-p 'Choose among the fewest tokens with this probability together [default: 0.95]'
@@ -68,6 +70,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --overflow 'What to do when the window is full [default: stop]'
             cand -y 'Download the model without asking when it is not here'
             cand --yes 'Download the model without asking when it is not here'
+            cand --no-cache 'Neither use nor fill the cache of prompts on disk'
             cand --stats 'Print statistics on stderr'
             cand --raw 'Continue the text as it is, without the chat template'
             cand --json 'Print one JSON object with text, thinking, counts, times and settings'
@@ -88,6 +91,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --ctx 'Context, tokens [default: what fits, at most 8192 or the model''s own]'
             cand --kv 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third'
             cand --keep 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does'
+            cand --cache-size 'The most that this cache may take, such as `2GB`; 0 for no cache'
             cand --temp 'Temperature; 0 is greedy [default: 0.8]'
             cand --top-k 'Choose among the N most likely tokens, 0 for all [default: 40]'
             cand --top-p 'Choose among the fewest tokens with this probability together [default: 0.95]'
@@ -107,6 +111,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --remove-session 'Remove a session; on a terminal it asks first, unless `--yes` is given'
             cand -y 'Download the model without asking when it is not here'
             cand --yes 'Download the model without asking when it is not here'
+            cand --no-cache 'Neither use nor fill the cache of prompts on disk'
             cand --stats 'Print statistics on stderr'
             cand --continue 'Go on with the session used last'
             cand --list-sessions 'List the sessions'
@@ -192,6 +197,46 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'infer;cache'= {
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand list 'List what is kept, what was used last first'
+            cand ls 'List what is kept, what was used last first'
+            cand clear 'Remove all of it'
+        }
+        &'infer;cache;list'= {
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;cache;ls'= {
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;cache;clear'= {
+            cand -y 'Do not ask'
+            cand --yes 'Do not ask'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'infer;quantize'= {
             cand --to 'The type to make: int4, int8, or one of those below'
             cand -o 'Write this file'
@@ -241,6 +286,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand list 'List the models on this machine, and downloads that did not end'
             cand show 'Show what is in a model, and whether one of the hub would fit here'
             cand rm 'Remove models and partial downloads'
+            cand cache 'List or clear what was kept of prompts on disk'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -257,6 +303,14 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;show'= {
         }
         &'infer;help;rm'= {
+        }
+        &'infer;help;cache'= {
+            cand list 'List what is kept, what was used last first'
+            cand clear 'Remove all of it'
+        }
+        &'infer;help;cache;list'= {
+        }
+        &'infer;help;cache;clear'= {
         }
         &'infer;help;quantize'= {
         }

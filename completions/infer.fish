@@ -36,6 +36,7 @@ complete -c infer -n "__fish_infer_needs_command" -f -a "ls" -d 'List the models
 complete -c infer -n "__fish_infer_needs_command" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
 complete -c infer -n "__fish_infer_needs_command" -f -a "rm" -d 'Remove models and partial downloads'
 complete -c infer -n "__fish_infer_needs_command" -f -a "remove" -d 'Remove models and partial downloads'
+complete -c infer -n "__fish_infer_needs_command" -f -a "cache" -d 'List or clear what was kept of prompts on disk'
 complete -c infer -n "__fish_infer_needs_command" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
 complete -c infer -n "__fish_infer_needs_command" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
 complete -c infer -n "__fish_infer_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
@@ -48,6 +49,7 @@ complete -c infer -n "__fish_infer_using_subcommand run" -l kv -d 'Type of the K
 q8_0\t''
 q4_0\t''"
 complete -c infer -n "__fish_infer_using_subcommand run" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l cache-size -d 'The most that this cache may take, such as `2GB`; 0 for no cache' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
@@ -69,6 +71,7 @@ complete -c infer -n "__fish_infer_using_subcommand run" -l overflow -d 'What to
 rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
 stop\t'End the answer'"
 complete -c infer -n "__fish_infer_using_subcommand run" -s y -l yes -d 'Download the model without asking when it is not here'
+complete -c infer -n "__fish_infer_using_subcommand run" -l no-cache -d 'Neither use nor fill the cache of prompts on disk'
 complete -c infer -n "__fish_infer_using_subcommand run" -l stats -d 'Print statistics on stderr'
 complete -c infer -n "__fish_infer_using_subcommand run" -l raw -d 'Continue the text as it is, without the chat template'
 complete -c infer -n "__fish_infer_using_subcommand run" -l json -d 'Print one JSON object with text, thinking, counts, times and settings'
@@ -83,6 +86,7 @@ complete -c infer -n "__fish_infer_using_subcommand chat" -l kv -d 'Type of the 
 q8_0\t''
 q4_0\t''"
 complete -c infer -n "__fish_infer_using_subcommand chat" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l cache-size -d 'The most that this cache may take, such as `2GB`; 0 for no cache' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l top-p -d 'Choose among the fewest tokens with this probability together [default: 0.95]' -r
@@ -105,6 +109,7 @@ stop\t'End the answer'"
 complete -c infer -n "__fish_infer_using_subcommand chat" -l session -d 'Keep the conversation under this name, or go on with the one that is kept there' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l remove-session -d 'Remove a session; on a terminal it asks first, unless `--yes` is given' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -s y -l yes -d 'Download the model without asking when it is not here'
+complete -c infer -n "__fish_infer_using_subcommand chat" -l no-cache -d 'Neither use nor fill the cache of prompts on disk'
 complete -c infer -n "__fish_infer_using_subcommand chat" -l stats -d 'Print statistics on stderr'
 complete -c infer -n "__fish_infer_using_subcommand chat" -l continue -d 'Go on with the session used last'
 complete -c infer -n "__fish_infer_using_subcommand chat" -l list-sessions -d 'List the sessions'
@@ -152,6 +157,25 @@ complete -c infer -n "__fish_infer_using_subcommand remove" -l json -d 'Print on
 complete -c infer -n "__fish_infer_using_subcommand remove" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand remove" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand remove" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -f -a "list" -d 'List what is kept, what was used last first'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -f -a "ls" -d 'List what is kept, what was used last first'
+complete -c infer -n "__fish_infer_using_subcommand cache; and not __fish_seen_subcommand_from list ls clear" -f -a "clear" -d 'Remove all of it'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON object'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from list" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from ls" -l json -d 'Print one JSON object'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from ls" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from ls" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from ls" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from clear" -s y -l yes -d 'Do not ask'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from clear" -l json -d 'Print one JSON object'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from clear" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from clear" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand cache; and __fish_seen_subcommand_from clear" -s h -l help -d 'Print help'
 complete -c infer -n "__fish_infer_using_subcommand quantize" -l to -d 'The type to make: int4, int8, or one of those below' -r
 complete -c infer -n "__fish_infer_using_subcommand quantize" -s o -l output -d 'Write this file' -r -F
 complete -c infer -n "__fish_infer_using_subcommand quantize" -l as -d 'Keep it under this name, for `infer run NAME` [default: made from the source\'s name]' -r
@@ -177,13 +201,16 @@ complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -s h -l hel
 complete -c infer -n "__fish_infer_using_subcommand completions" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "run" -d 'Answer one prompt'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "chat" -d 'Hold a conversation'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "rm" -d 'Remove models and partial downloads'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "completions" -d 'Print a completion script for a shell'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm quantize quantize-worker completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "run" -d 'Answer one prompt'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "chat" -d 'Hold a conversation'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "rm" -d 'Remove models and partial downloads'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "cache" -d 'List or clear what was kept of prompts on disk'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache quantize quantize-worker completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c infer -n "__fish_infer_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "list" -d 'List what is kept, what was used last first'
+complete -c infer -n "__fish_infer_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "clear" -d 'Remove all of it'

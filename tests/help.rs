@@ -15,7 +15,8 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 7] = ["run", "chat", "pull", "list", "show", "rm", "completions"];
+const COMMANDS: [&str; 10] =
+    ["run", "chat", "pull", "list", "show", "rm", "cache", "cache list", "cache clear", "completions"];
 
 const BEGIN: &str = "<!-- reference:begin -->\n";
 const END: &str = "<!-- reference:end -->\n";
@@ -32,8 +33,8 @@ fn reference_is_up_to_date() {
     let readme = read("README.md");
     let (before, rest) = readme.split_once(BEGIN).expect("the mark where the reference begins");
     let (_, after) = rest.split_once(END).expect("the mark where the reference ends");
-    let section = |command| {
-        let help = output(&[command, "--help"]);
+    let section = |command: &str| {
+        let help = output(&command.split(' ').chain(["--help"]).collect::<Vec<_>>());
         format!("\n### `infer {command}`\n\n```text\n{help}```\n")
     };
     let reference = COMMANDS.map(section).concat();

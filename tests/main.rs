@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod bars;
+mod cache;
 mod chat;
 mod floors;
 mod help;

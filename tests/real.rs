@@ -148,6 +148,25 @@ fn gemmas_sliding_window_answers_like_a_fresh_process_after_overflow() {
 
 #[test]
 #[ignore = "needs a real model"]
+fn what_a_file_left_on_disk_serves_the_next_run_also_with_a_sliding_window() {
+    for model in [SMOLLM2, GEMMA] {
+        let ask = |question: &str| {
+            let infer = run(model).args(["--template", "chatml", "-n", "12", "-f", "long.txt", question]);
+            infer.file("long.txt", long_text())
+        };
+        let first = ask("Which word comes first?").arg("--json").stdout_is(|_| true).run();
+        for question in ["Which word comes first?", "Say hello."] {
+            let cached = json(ask(question).home(&first.home));
+            let fresh = json(ask(question).arg("--no-cache"));
+            assert_eq!((&cached["text"], &cached["tokens"]["cached_from"]), (&fresh["text"], &"disk".into()));
+            let evaluated = cached["tokens"]["evaluated"].as_u64();
+            assert!(evaluated < Some(40) && fresh["tokens"]["evaluated"].as_u64() > Some(700), "{cached}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a real model"]
 fn show_knows_both_models() {
     let show = |model: &str| {
         let ran = Infer::new().arg("show").arg(real_model(model)).arg("--json").stdout_is(|_| true).run();

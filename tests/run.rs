@@ -61,7 +61,7 @@ fn json_has_exactly_the_documented_keys() {
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&value), "model text thinking finish seed tokens ms tokens_per_second sampling context");
-    assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated");
+    assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated cached_from not_cached");
     assert_eq!(keys(&value["ms"]), "load ttft tpot total");
     assert_eq!(keys(&value["tokens_per_second"]), "prefill decode");
     assert_eq!(keys(&value["context"]), "size used dropped_turns dropped_tokens evictions");

@@ -87,6 +87,15 @@ Examples:
 Ctrl-C stops an answer and keeps what there is of it, Ctrl-D leaves. Of a session each message is on the disk before it is \
 evaluated.";
 
+const CACHE_EXAMPLES: &str = "\
+Examples:
+  infer cache list
+  infer cache clear --yes
+
+`run` and `chat` keep what the model made of system prompts, files (`-f`) and sessions, so that the next run reads that \
+from disk instead of evaluating it again. It lies in the cache folder, readable by nobody else, up to \
+INFER_CACHE_SIZE; what was used longest ago goes first. What is removed is only evaluated once more.";
+
 const SHOW_EXAMPLES: &str = "\
 Examples:
   infer show qwen3:8b                      from the hub it fetches the header only
@@ -134,6 +143,12 @@ pub(crate) enum Command {
     /// Remove models and partial downloads
     #[command(visible_alias = "remove", after_help = RM_EXAMPLES)]
     Rm(RmArgs),
+    /// List or clear what was kept of prompts on disk
+    #[command(after_help = CACHE_EXAMPLES, disable_help_subcommand = true)]
+    Cache {
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
     /// Make a smaller INT8 or INT4 model of a file, and measure what was lost
     #[command(after_help = QUANTIZE_EXAMPLES)]
     Quantize(QuantizeArgs),
@@ -216,6 +231,33 @@ pub(crate) struct RmArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// List what is kept, what was used last first
+    #[command(visible_alias = "ls")]
+    List(CacheListArgs),
+    /// Remove all of it
+    Clear(CacheClearArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheListArgs {
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheClearArgs {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -438,6 +480,15 @@ pub(crate) struct ContextArgs {
     /// First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does
     #[arg(help_heading = "Context", long, value_name = "N", env = "INFER_KEEP")]
     pub(crate) keep: Option<u32>,
+
+    /// Neither use nor fill the cache of prompts on disk
+    #[arg(help_heading = "Context", long)]
+    pub(crate) no_cache: bool,
+
+    /// The most that this cache may take, such as `2GB`; 0 for no cache
+    #[arg(help_heading = "Context", long, value_name = "SIZE", default_value = "2GB", env = "INFER_CACHE_SIZE",
+        value_parser = parse_size)]
+    pub(crate) cache_size: u64,
 }
 
 #[derive(Debug, Clone, Args)]

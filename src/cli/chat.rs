@@ -49,6 +49,12 @@ pub(crate) fn run(ui: &mut Ui, args: &ChatArgs, matches: &ArgMatches) -> Result<
         Box::new(typed)
     };
     let name = kept.map(|kept| kept.go_on(ui, &mut session, &found)).transpose()?;
+    if let Some(store) = loaded.store.take() {
+        session.set_store(match &name {
+            Some(name) => store.for_session(&name.to_string()),
+            None => store,
+        });
+    }
     let overflow = load::overflow(args.overflow, Overflow::Slide);
     let mut chat = Chat::new(ui, &args.common, loaded.name, session, loaded.settings, overflow);
     chat.kept_as = name;
@@ -106,7 +112,12 @@ impl<'u, E: Engine> Chat<'u, E> {
 
     /// The whole conversation. What is to outlive it besides its messages is kept at the end, however that came.
     fn run(mut self, lines: &mut dyn Lines) -> Result<()> {
-        self.converse(lines)
+        let result = self.converse(lines);
+        if !self.ui.is_interrupted() && !self.session.is_stuck() {
+            let options = load::options(&self.args, &mut self.settings, self.overflow);
+            self.session.keep(&options, &mut |note| self.ui.detail(note));
+        }
+        result
     }
 
     fn converse(&mut self, lines: &mut dyn Lines) -> Result<()> {

@@ -12,14 +12,16 @@ use super::args::{AnswerArgs, OverflowArg, ThinkArg};
 use super::pull::Found;
 use super::settings::Settings;
 use super::ui::Ui;
-use super::{pull, version};
-use crate::engine::llama::Weights;
+use super::{cache, pull, version};
+use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
 use crate::engine::{DeviceKind, GpuLayers, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Seconds, Thousands};
 use crate::machine;
+use crate::model::fingerprint::fingerprint;
 use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
+use crate::session::cache::{Key, PrefixStore};
 use crate::session::{Options, Overflow, Template, Think};
 
 mod kv;
@@ -33,6 +35,8 @@ pub(crate) struct Loaded {
     pub(crate) template: Option<Template>,
     pub(crate) settings: Settings,
     pub(crate) ctx: u32,
+    /// The cache on disk, if it is wanted.
+    pub(crate) store: Option<PrefixStore>,
     /// When loading began. It ends when the context is open.
     pub(crate) started: Instant,
 }
@@ -64,10 +68,38 @@ pub(crate) fn load(
     check_keep(args.context.keep, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, path, &plan)?;
+    let store = store(ui, args, found, &header, template.as_ref(), &weights, &plan);
     if ui.is_verbose() {
         ui.note(&load_line(&shape, &plan, &weights, started.elapsed()));
     }
-    Ok(Loaded { name: found.name.clone(), weights, template, settings, ctx: plan.ctx, started })
+    Ok(Loaded { name: found.name.clone(), weights, template, settings, ctx: plan.ctx, store, started })
+}
+
+/// The cache on disk for just this model, loaded just so.
+fn store(
+    ui: &mut Ui,
+    args: &AnswerArgs,
+    found: &Found,
+    header: &Header,
+    template: Option<&Template>,
+    weights: &Weights,
+    plan: &LoadPlan,
+) -> Option<PrefixStore> {
+    let limit = args.context.cache_size;
+    if args.context.no_cache || limit == 0 {
+        return None;
+    }
+    let store = || {
+        let mut settings = vec![
+            ("version of llama.cpp", LLAMA_CPP_BUILD.to_owned()),
+            ("version of this program", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        settings.extend(weights.cache_settings(plan));
+        let key = Key::new(fingerprint(&found.path, header)?, template, settings);
+        Ok(PrefixStore::new(cache::folder()?, limit, key, found.name.clone()))
+    };
+    let store: Result<PrefixStore> = store();
+    store.map_err(|e| ui.detail(&format!("cache: not in use: {}", e.message))).ok()
 }
 
 fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {

@@ -1,6 +1,7 @@
 //! The person's floor: parse, do one thing, render the error, pick the exit code.
 
 mod args;
+mod cache;
 mod chat;
 mod commands;
 mod dirs;
@@ -70,6 +71,7 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::Pull(args)) => pull::run(ui, &args),
         Some(Command::List(args)) => models::list(ui, &args),
         Some(Command::Rm(args)) => models::remove(ui, &args),
+        Some(Command::Cache { command }) => cache::run(ui, &command),
         Some(Command::Quantize(args)) => quantize::run(ui, &args),
         Some(Command::QuantizeWorker { .. }) => quantize::worker::work(ui),
         Some(Command::Completions { shell }) => {

@@ -14,6 +14,7 @@ use super::ui::Ui;
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
+use crate::session::metrics::Source;
 use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
@@ -46,10 +47,16 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
         session.set_system(system);
     }
     session.set_preamble(preamble);
+    if let Some(store) = loaded.store.take() {
+        session.set_store(store);
+    }
     let overflow = load::overflow(args.overflow, Overflow::Stop);
     let options = load::options(&args.common, &mut loaded.settings, overflow);
     let outcome = answer(ui, &mut session, &prompt, raw, &options, !args.json)?;
     report(ui, &args, &loaded, load_time, &options, &outcome);
+    if !ui.is_interrupted() {
+        session.keep(&options, &mut |note| ui.detail(note));
+    }
     if outcome.finish == Finish::Interrupted && !ui.is_closed() {
         return Err(Error::new(Kind::Interrupted, ""));
     }
@@ -163,6 +170,8 @@ fn object(loaded: &Loaded, load_time: Duration, options: &Options, outcome: &Out
             "cached": m.cached,
             "evaluated": m.evaluated,
             "generated": m.generated,
+            "cached_from": m.cached_from.map(Source::as_str),
+            "not_cached": m.not_cached,
         },
         "ms": {
             "load": millis(load_time),

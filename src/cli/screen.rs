@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ui::{Bar, Ui};
 use crate::human::{Count, Rate, Seconds, Thousands};
+use crate::session::metrics::{NOTHING_CACHED, Source};
 use crate::session::{Event, Outcome, Usage};
 
 /// Shows the events of one answer.
@@ -33,6 +34,7 @@ impl<'u> Screen<'u> {
                 "window: {} are evaluated again, this model's memory cannot go back to them",
                 Count(tokens as u64, "token")
             )),
+            Event::Cache(note) => self.ui.detail(note),
             Event::Unshiftable { reason } => self.ui.note(&format!(
                 "window: this model's memory cannot slide, {reason}; what stays is evaluated again"
             )),
@@ -68,7 +70,14 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     if let Some(load) = load {
         parts.push(format!("load {}", Seconds(load.as_secs_f64())));
     }
-    parts.push(format!("prompt {} ({} cached)", Count(m.prompt as u64, "token"), Thousands(m.cached as u64)));
+    let why_not = m.not_cached.filter(|reason| *reason != NOTHING_CACHED);
+    parts.push(format!(
+        "prompt {} ({} cached{}{})",
+        Count(m.prompt as u64, "token"),
+        Thousands(m.cached as u64),
+        if m.cached_from == Some(Source::Disk) { " on disk" } else { "" },
+        why_not.map_or(String::new(), |reason| format!("; {reason}"))
+    ));
     if let Some(rate) = m.prefill_rate() {
         parts.push(format!("prefill {} tokens/s", Rate(rate)));
     }
@@ -120,6 +129,22 @@ fn first_words(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::{Finish, Metrics};
+
+    #[test]
+    fn statistics_say_where_tokens_were_cached_or_why_not() {
+        for (cached_from, not_cached, expected) in [
+            (None, Some(NOTHING_CACHED), "prompt 3,012 tokens (10 cached), 0 tokens, finish stop"),
+            (Some(Source::Memory), None, "prompt 3,012 tokens (10 cached), 0 tokens, finish stop"),
+            (Some(Source::Disk), None, "prompt 3,012 tokens (10 cached on disk), 0 tokens, finish stop"),
+            (None, Some("it is new"), "prompt 3,012 tokens (10 cached; it is new), 0 tokens, finish stop"),
+        ] {
+            let metrics = Metrics { prompt: 3012, cached: 10, cached_from, not_cached, ..Metrics::default() };
+            let (text, thought) = (String::new(), String::new());
+            let outcome = Outcome { finish: Finish::Stop, text, thought, metrics };
+            assert_eq!(stats_line(&outcome, None), expected);
+        }
+    }
 
     #[test]
     fn the_window_is_shown_part_by_part() {

@@ -17,6 +17,7 @@ use super::ui::Ui;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::human::{Count, Escaped};
+use crate::session::cache;
 use crate::session::transcript::{self, Claim, Journal, Transcript};
 use crate::session::{Message, Role, Session};
 
@@ -309,6 +310,8 @@ pub(crate) fn remove(ui: &mut Ui, name: &Name, yes: bool) -> Result<()> {
         return Err(Error::failed("nothing was removed").hint("answer `y`, or give `--yes`"));
     }
     claim.remove()?;
+    cache::forget(&super::cache::folder()?, &name.to_string())
+        .map_err(|e| Error::failed(format!("cannot remove what the cache holds of `{name}`: {e}")))?;
     ui.status(&format!("removed the session `{name}`"));
     Ok(())
 }

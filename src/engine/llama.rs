@@ -25,6 +25,7 @@ use crate::error::{Error, Kind, Result};
 
 mod marks;
 mod shift;
+mod state;
 
 /// The release of llama.cpp inside llama-cpp-sys-2; the pin in `Cargo.toml` keeps the two together.
 pub(crate) const LLAMA_CPP_BUILD: &str = "b11434";
@@ -499,6 +500,18 @@ impl Engine for Llama<'_> {
             self.shift_pending = true;
         }
         Ok(())
+    }
+
+    fn state_size(&self) -> Option<u64> {
+        self.state_size()
+    }
+
+    fn save(&mut self, path: &Path, tokens: &[Token]) -> Result<()> {
+        self.save_state(path, tokens)
+    }
+
+    fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool {
+        self.restore_state(path, tokens)
     }
 
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed> {

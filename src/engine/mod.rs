@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::error::Result;
 
@@ -167,6 +168,16 @@ pub(crate) trait Engine {
     /// Take these tokens out of the cache; those behind them move up, without being evaluated again. Only where
     /// nothing is [`Self::unshiftable`].
     fn remove(&mut self, range: Range<usize>) -> Result<()>;
+
+    /// The bytes that [`Self::save`] would write; none where nothing is cached, or what moved waits for the next feed.
+    fn state_size(&self) -> Option<u64>;
+
+    /// Write what the cache holds, these tokens, to a file.
+    fn save(&mut self, path: &Path, tokens: &[Token]) -> Result<()>;
+
+    /// Put into the cache what [`Self::save`] wrote to a file, if that is just these tokens. Otherwise the cache is
+    /// empty afterwards. What stands behind it in the file is not read. Nothing can be sampled before the next feed.
+    fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool;
 
     /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so. Only with `output` can
     /// the next token be sampled afterwards; for a large vocabulary that costs as much as some tokens of a prompt.

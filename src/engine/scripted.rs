@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::path::Path;
 
 use super::{Engine, Fed, Sampling, Token};
 use crate::error::{Error, Result};
@@ -141,6 +142,32 @@ impl Engine for Scripted {
         self.cache.drain(range.clone());
         self.removed.push(range);
         Ok(())
+    }
+
+    fn state_size(&self) -> Option<u64> {
+        (!self.cache.is_empty()).then_some(4 + 4 * self.cache.len() as u64)
+    }
+
+    /// The number of tokens, and the tokens.
+    fn save(&mut self, path: &Path, tokens: &[Token]) -> Result<()> {
+        assert_eq!(self.cache, tokens, "the cache holds something else");
+        let count = Token::try_from(tokens.len()).unwrap();
+        let bytes: Vec<u8> = std::iter::once(&count).chain(tokens).flat_map(|n| n.to_le_bytes()).collect();
+        std::fs::write(path, bytes).map_err(|e| Error::failed(e.to_string()))
+    }
+
+    fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool {
+        self.marks.clear();
+        self.cache.clear();
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let mut numbers = bytes.chunks_exact(4).map(|n| Token::from_le_bytes(n.try_into().unwrap()));
+        let count = numbers.next().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let held: Vec<Token> = numbers.take(count).collect();
+        if held != tokens || tokens.is_empty() || tokens.len() > self.window {
+            return false;
+        }
+        self.cache = held;
+        true
     }
 
     fn feed(&mut self, tokens: &[Token], _: bool) -> Result<Fed> {

@@ -11,6 +11,7 @@ use store::Store;
 
 pub(crate) mod arch;
 pub(crate) mod demo;
+pub(crate) mod fingerprint;
 pub(crate) mod fit;
 pub(crate) mod gguf;
 pub(crate) mod hub;

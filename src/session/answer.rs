@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use super::cache::FEWEST;
+use super::metrics::{NOTHING_CACHED, Source};
 use super::prompt::Encoded;
 use super::text::{Part, Splitter, Tags};
 use super::window::Budget;
@@ -138,7 +140,9 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         if self.outcome.metrics.generated == 0 {
             self.outcome.metrics.cached = reused;
         }
+        let (evaluated, fed) = (self.outcome.metrics.evaluated, Instant::now());
         let flow = self.feed_reporting(&wanted, reused, sink)?;
+        self.session.count_evaluated(self.outcome.metrics.evaluated - evaluated, fed.elapsed());
         let took = start.elapsed();
         self.outcome.metrics.prefill += took;
         if self.first.is_some() {
@@ -149,21 +153,24 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
 
     /// Leave in the cache what can be used of it. Answers how many of the wanted tokens that are.
     fn reuse(&mut self, wanted: &[Token], sink: &mut Sink) -> Result<usize> {
+        let may_shift = std::mem::take(&mut self.may_shift);
+        let begins = self.outcome.metrics.generated == 0;
+        let from_disk = begins && self.session.restore(wanted, self.stable, may_shift, sink);
         let session = &mut *self.session;
-        let plan = if std::mem::take(&mut self.may_shift) {
-            session.cache.plan_shifting(wanted)
-        } else {
-            session.cache.plan(wanted)
-        };
+        let plan = session.cache.plan_for(wanted, may_shift);
         let stays = plan.hole().end + plan.shift;
         let not_cached = match stays {
-            0 if session.cache.len() == 0 => Some("nothing was cached"),
+            0 if session.cache.len() == 0 => Some(NOTHING_CACHED),
             0 => Some("the prompt begins differently"),
             _ => None,
         };
         let kept = session.engine.truncate(stays)?;
         session.cache.truncate(kept);
+        session.moved &= kept > 0;
         self.outcome.metrics.not_cached = not_cached;
+        if begins && kept > 0 {
+            self.outcome.metrics.cached_from = Some(if from_disk { Source::Disk } else { Source::Memory });
+        }
         if kept < stays {
             self.outcome.metrics.not_cached = Some("the model's memory cannot go back");
             // The brake is asked again at the first chunk; the news itself can't be refused.
@@ -173,6 +180,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         if plan.drop > 0 {
             session.engine.remove(plan.hole())?;
             session.cache.remove(plan.hole());
+            session.moved = true;
         }
         Ok(plan.reused())
     }
@@ -202,11 +210,14 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         Ok(sink(Event::Prefill { done: total, total }))
     }
 
-    /// Where a memory that does not go back by itself is to be marked: behind what all questions share, and where
-    /// the answer begins, which is one token early because that one is always evaluated.
+    /// Where feeding pauses: behind what all questions share, so that the rest is evaluated in the same batches when
+    /// that was read from disk; and in a memory that does not go back by itself, which is marked there, where the
+    /// answer begins, one token early because that one is always evaluated.
     fn stops(&self, len: usize) -> Option<[usize; 2]> {
-        let marks = !self.session.engine.goes_back() && self.outcome.metrics.generated == 0;
-        marks.then_some([self.stable.min(len), len - 1])
+        let goes_back = self.session.engine.goes_back();
+        let is_short = goes_back && self.stable < FEWEST;
+        let shared = if is_short { len } else { self.stable.min(len) };
+        (self.outcome.metrics.generated == 0).then_some([shared, if goes_back { len } else { len - 1 }])
     }
 
     /// Evaluate, and mirror what the cache holds then. Breaks when the brake was on.

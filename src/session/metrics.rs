@@ -2,6 +2,28 @@
 
 use std::time::Duration;
 
+/// Why nothing was reused, where there was nothing.
+pub(crate) const NOTHING_CACHED: &str = "nothing was cached";
+
+/// Where tokens that needed no evaluation came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The memory of this process.
+    Memory,
+    /// A file that an earlier process left.
+    Disk,
+}
+
+impl Source {
+    /// The word that `--json` prints.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
 /// Measured over one answer. "Evaluated" tokens are those that the cache did not hold already.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Metrics {
@@ -9,6 +31,8 @@ pub(crate) struct Metrics {
     pub(crate) prompt: usize,
     /// Tokens of the prompt that were in the cache already.
     pub(crate) cached: usize,
+    /// Where they were.
+    pub(crate) cached_from: Option<Source>,
     /// Why tokens were evaluated that might have been cached, in words for a person.
     pub(crate) not_cached: Option<&'static str>,
     /// Tokens of prompts that were evaluated, again after the window was rebuilt.

@@ -4,13 +4,15 @@
 //! stop the work; how an answer ended is an [`Outcome`], of which none is an error.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Sampling};
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
 
 mod answer;
+pub(crate) mod cache;
+mod keep;
 pub(crate) mod metrics;
 pub(crate) mod prompt;
 pub(crate) mod template;
@@ -20,6 +22,7 @@ mod usage;
 mod window;
 
 use answer::{Answer, Room};
+use cache::PrefixStore;
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
 pub(crate) use template::{Message, Role, Template, Think};
@@ -43,6 +46,8 @@ pub(crate) enum Event<'a> {
     FoldedSystem,
     /// Tokens that were in the cache are evaluated again, because this kind of memory cannot go back to them.
     Reread { tokens: usize },
+    /// What became of entries of the cache on disk, for those who want to know.
+    Cache(&'a str),
     /// Tokens cannot move in this kind of memory, so what stays in the window is evaluated again.
     Unshiftable { reason: &'static str },
     /// Whole turns left the window, or with none of them the oldest part of the answer itself. Tokens.
@@ -116,6 +121,9 @@ pub(crate) struct Options {
     pub(crate) now: Now,
 }
 
+/// Two texts that begin with different tokens.
+const SOME: [&str; 2] = ["A", "0"];
+
 /// An engine with a conversation.
 pub(crate) struct Session<E: Engine> {
     engine: E,
@@ -125,6 +133,16 @@ pub(crate) struct Session<E: Engine> {
     messages: Vec<Message>,
     /// What the first message begins with, in front of its question.
     preamble: String,
+    /// How many tokens of a prompt all conversations share that begin like this one; nothing where that may have
+    /// changed.
+    stable: Option<usize>,
+    /// The cache on disk.
+    store: Option<PrefixStore>,
+    /// Tokens in the cache were moved, or come from a process where they were: their values are not those of a fresh
+    /// evaluation.
+    moved: bool,
+    /// Tokens whose evaluation was measured, and how long it took.
+    evaluated: (usize, Duration),
     /// Messages after the system message that are shown to the model whatever leaves the window.
     pinned: usize,
     /// Messages after those that are no longer shown to it.
@@ -145,6 +163,10 @@ impl<E: Engine> Session<E> {
             template,
             messages: Vec::new(),
             preamble: String::new(),
+            stable: None,
+            store: None,
+            moved: false,
+            evaluated: (0, Duration::ZERO),
             pinned: 0,
             dropped: 0,
             said_folded: false,
@@ -172,6 +194,7 @@ impl<E: Engine> Session<E> {
     /// Replace the conversation, such as by one that was saved.
     pub(crate) fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
+        self.stable = None;
         (self.pinned, self.dropped) = (0, 0);
     }
 
@@ -184,6 +207,7 @@ impl<E: Engine> Session<E> {
     /// Set the system message, or take it away with an empty text.
     pub(crate) fn set_system(&mut self, text: &str) {
         self.messages.drain(..self.system_len());
+        self.stable = None;
         if !text.is_empty() {
             self.messages.insert(0, Message::new(Role::System, text));
         }
@@ -193,6 +217,7 @@ impl<E: Engine> Session<E> {
     /// ends is a place worth to be kept.
     pub(crate) fn set_preamble(&mut self, text: String) {
         self.preamble = text;
+        self.stable = None;
     }
 
     /// The system message, if there is one.
@@ -280,7 +305,13 @@ impl<E: Engine> Session<E> {
         let started = Instant::now();
         let tokens = prompt::encode_raw(&self.engine, text)?;
         self.check_length(tokens.len())?;
-        Answer::raw(self, options, tokens, started).run(sink)
+        let [one, other] =
+            SOME.map(|rest| prompt::encode_raw(&self.engine, &format!("{}{rest}", self.preamble)));
+        let stable = common(&one?, &other?);
+        self.stable = Some(stable);
+        let mut answer = Answer::raw(self, options, tokens, started);
+        answer.stable = stable;
+        answer.run(sink)
     }
 
     /// The answer to the messages as they stand.
@@ -289,8 +320,8 @@ impl<E: Engine> Session<E> {
         let encoded = self.encode(options)?;
         let budget = Budget::new(self.engine.window(), options.max_tokens);
         let is_full = budget.is_full(encoded.tokens.len());
-        let stable =
-            if self.cache.len() == 0 && !self.engine.goes_back() { self.shared(options)? } else { 0 };
+        let stable = self.stable.map_or_else(|| self.shared(options), Ok)?;
+        self.stable = Some(stable);
         let mut answer = Answer::new(self, options, encoded, started);
         answer.stable = stable;
         let makes_room = options.overflow != Overflow::Stop && is_full;
@@ -315,7 +346,7 @@ impl<E: Engine> Session<E> {
     /// How many first tokens all conversations share that have the system message and the beginning of the first
     /// message: what two of them with different questions have in common.
     fn shared(&self, options: &Options) -> Result<usize> {
-        let [one, other] = ["A", "0"].map(|question| {
+        let [one, other] = SOME.map(|question| {
             let mut messages = self.messages[..self.system_len()].to_vec();
             messages.push(Message::new(Role::User, format!("{}{question}", self.preamble)));
             self.encode_messages(&messages, options)

@@ -299,6 +299,18 @@ mod tests {
             unreachable!()
         }
 
+        fn state_size(&self) -> Option<u64> {
+            unreachable!()
+        }
+
+        fn save(&mut self, _: &std::path::Path, _: &[Token]) -> Result<()> {
+            unreachable!()
+        }
+
+        fn restore(&mut self, _: &std::path::Path, _: &[Token]) -> bool {
+            unreachable!()
+        }
+
         fn feed(&mut self, _: &[Token], _: bool) -> Result<Fed> {
             unreachable!()
         }

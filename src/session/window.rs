@@ -67,16 +67,21 @@ pub(crate) struct KvWindow {
 }
 
 impl KvWindow {
+    /// The plan, which may move tokens or not.
+    pub(super) fn plan_for(&self, wanted: &[Token], may_shift: bool) -> Plan {
+        if may_shift { self.plan_shifting(wanted) } else { self.plan(wanted) }
+    }
+
     /// The plan without moving anything: the longest common prefix stays, but never all of what is wanted, because
     /// the logits to sample from are not cached.
-    pub(super) fn plan(&self, wanted: &[Token]) -> Plan {
+    fn plan(&self, wanted: &[Token]) -> Plan {
         let most = wanted.len().saturating_sub(1);
         Plan { keep: common(&self.tokens, wanted).min(most), ..Plan::default() }
     }
 
     /// The plan where tokens may move: as [`Self::plan`], and of what is cached behind the common prefix the longest
     /// stretch that is wanted next moves up to it.
-    pub(super) fn plan_shifting(&self, wanted: &[Token]) -> Plan {
+    fn plan_shifting(&self, wanted: &[Token]) -> Plan {
         let plan = self.plan(wanted);
         let rest = &wanted[plan.keep..];
         let most = rest.len().saturating_sub(1);
@@ -86,6 +91,15 @@ impl KvWindow {
             Some((drop, run)) if run.min(most) >= FEWEST_MOVED => Plan { drop, shift: run.min(most), ..plan },
             _ => plan,
         }
+    }
+
+    /// Another cache, that holds these tokens.
+    pub(super) fn of(tokens: Vec<Token>) -> Self {
+        Self { tokens }
+    }
+
+    pub(super) fn tokens(&self) -> &[Token] {
+        &self.tokens
     }
 
     /// The cache was cut to its first `len` tokens.

@@ -91,7 +91,7 @@ impl Weights {
     }
 
     /// A value of the architecture's own: `rope.scaling.type` stands for `llama.rope.scaling.type`.
-    fn fact(&self, key: &str) -> Option<String> {
+    pub(super) fn fact(&self, key: &str) -> Option<String> {
         self.meta(&format!("{}.{key}", self.meta("general.architecture")?))
     }
 

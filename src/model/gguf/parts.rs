@@ -51,6 +51,15 @@ impl Header {
         }
     }
 
+    /// The paths of all files of the model, of which `first` is the first.
+    pub(crate) fn part_paths(&self, first: &Path) -> Vec<PathBuf> {
+        let count = self.part_count();
+        if count == 1 {
+            return vec![first.to_owned()];
+        }
+        (1..=count).map(|number| part_path(first, number, count)).collect()
+    }
+
     /// How many files the model has.
     pub(super) fn part_count(&self) -> u64 {
         self.u64("split.count").filter(|n| (2..=u64::from(u16::MAX)).contains(n)).unwrap_or(1)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::log::lines_of;
-use crate::engine::tiny_gguf::{Tensor, Tiny, Value};
+use crate::engine::tiny_gguf::{KINDS, Tensor, Tiny, Value};
 
 fn load(tiny: &Tiny, ctx: u32, kv: KvType) -> Weights {
     let folder = tempfile::tempdir().unwrap();
@@ -449,4 +449,34 @@ fn keys_that_were_turned_in_part_are_forgotten() {
     llama.brake.store(false, Ordering::Relaxed);
     assert_eq!((llama.forget_half_done(200).unwrap(), llama.len(), llama.shift_pending), (0, 0, false));
     assert_as_fresh(&mut llama, &weights, &[], "an empty cache");
+}
+
+#[test]
+fn what_was_saved_goes_on_in_each_kind_as_if_nothing_had_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    for (name, make) in KINDS {
+        let weights = load(&make(), 512, KvType::F16);
+        // Short, and long enough for what slides to have lost its beginning.
+        for len in [20, 300] {
+            let (text, more) = (some(len, 1), [some(5, 2), some(1, 3)]);
+            let mut llama = open(&weights);
+            llama.feed(&text, false).unwrap();
+            let size = llama.state_size().unwrap();
+            llama.save(&path, &text).unwrap();
+            assert_eq!(path.metadata().unwrap().len(), size, "{name}");
+            let wanted = more.each_ref().map(|more| logits(&mut llama, more));
+            let mut other = open(&weights);
+            other.feed(&some(50, 4), true).unwrap();
+            assert!(other.restore(&path, &text), "{name}");
+            assert_eq!(other.len(), len, "{name}");
+            other.mark().unwrap();
+            assert_eq!(more.each_ref().map(|more| logits(&mut other, more)), wanted, "{name} {len}");
+            // Where memory does not go back by itself it does to the mark.
+            assert_eq!(other.truncate(len).unwrap(), len, "{name}");
+            assert_eq!(more.each_ref().map(|more| logits(&mut other, more)), wanted, "{name} {len}, again");
+            assert!(!other.restore(&path, &text[1..]), "{name}");
+            assert_eq!(logits(&mut other, &text), fresh(&weights, &[&text]), "{name}, empty again");
+        }
+    }
 }
