@@ -427,7 +427,7 @@ fn json_of_an_interrupted_answer_is_one_object() {
     run()
         .args(ENDLESS)
         .args(["--json", "-v", COUNT])
-        .interrupt_after(Stream::Stderr, "; context 20,000\n")
+        .interrupt_after(Stream::Stderr, "; context 20,000, KV ")
         .stdout_is(is_whole)
         .stderr_is(|err| !err.contains("error"))
         .status(130)
