@@ -8,6 +8,9 @@ use crate::human::{Count, Rate, Seconds, Thousands};
 use crate::session::metrics::{NOTHING_CACHED, Source};
 use crate::session::{Event, Outcome, Usage};
 
+/// So many tokens evaluated again are news; fewer take no time.
+const MANY: usize = 32;
+
 /// Shows the events of one answer.
 pub(crate) struct Screen<'u> {
     ui: &'u mut Ui,
@@ -30,10 +33,13 @@ impl<'u> Screen<'u> {
             Event::FoldedSystem => self.ui.note(
                 "the model's template takes no system prompt: it was put in front of the first message",
             ),
-            Event::Reread { tokens } => self.ui.note(&format!(
-                "window: {} are evaluated again, this model's memory cannot go back to them",
-                Count(tokens as u64, "token")
-            )),
+            Event::Reread { tokens } => {
+                let tokens_again = Count(tokens as u64, "token");
+                let line = format!(
+                    "window: evaluating {tokens_again} again, this model's memory cannot go back to them"
+                );
+                if tokens < MANY { self.ui.detail(&line) } else { self.ui.note(&line) }
+            }
             Event::Cache(note) => self.ui.detail(note),
             Event::Unshiftable { reason } => self.ui.note(&format!(
                 "window: this model's memory cannot slide, {reason}; what stays is evaluated again"

@@ -1,6 +1,7 @@
 use super::*;
 
 mod memory;
+mod quality;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 const PROMPT: &str =
