@@ -47,7 +47,6 @@ fn log_probability(logits: &[f32], token: Token) -> f64 {
 
 #[test]
 #[ignore = "needs a real model"]
-#[expect(clippy::print_stdout, reason = "the table is for a person who asks for it")]
 fn sliding_and_fewer_bits_cost_little_on_a_long_text() {
     let full = log_probabilities(LENGTH, KvType::F16);
     for (window, kv, from, most) in [
