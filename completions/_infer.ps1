@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
+            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -253,6 +254,17 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'infer;doctor' {
+            [CompletionResult]::new('--offline', '--offline', [CompletionResultType]::ParameterName, 'Do not ask the hub; `HF_HUB_OFFLINE=1` does the same')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'infer;quantize' {
             [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'The type to make: int4, int8, or one of those below')
             [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Write this file')
@@ -306,6 +318,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
+            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -339,6 +352,9 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;cache;clear' {
+            break
+        }
+        'infer;help;doctor' {
             break
         }
         'infer;help;quantize' {

@@ -25,6 +25,9 @@ _infer() {
             infer,completions)
                 cmd="infer__subcmd__completions"
                 ;;
+            infer,doctor)
+                cmd="infer__subcmd__doctor"
+                ;;
             infer,help)
                 cmd="infer__subcmd__help"
                 ;;
@@ -73,6 +76,9 @@ _infer() {
             infer__subcmd__help,completions)
                 cmd="infer__subcmd__help__subcmd__completions"
                 ;;
+            infer__subcmd__help,doctor)
+                cmd="infer__subcmd__help__subcmd__doctor"
+                ;;
             infer__subcmd__help,help)
                 cmd="infer__subcmd__help__subcmd__help"
                 ;;
@@ -110,7 +116,7 @@ _infer() {
 
     case "${cmd}" in
         infer)
-            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove cache quantize quantize-worker completions help"
+            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove cache doctor quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -312,8 +318,22 @@ _infer() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        infer__subcmd__doctor)
+            opts="-q -v -h --offline --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         infer__subcmd__help)
-            opts="run chat pull list show rm cache quantize quantize-worker completions help"
+            opts="run chat pull list show rm cache doctor quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -383,6 +403,20 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

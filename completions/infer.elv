@@ -35,6 +35,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand rm 'Remove models and partial downloads'
             cand remove 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
+            cand doctor 'Check this machine and this build, and say what to do about what is not right'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -237,6 +238,16 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'infer;doctor'= {
+            cand --offline 'Do not ask the hub; `HF_HUB_OFFLINE=1` does the same'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'infer;quantize'= {
             cand --to 'The type to make: int4, int8, or one of those below'
             cand -o 'Write this file'
@@ -287,6 +298,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand show 'Show what is in a model, and whether one of the hub would fit here'
             cand rm 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
+            cand doctor 'Check this machine and this build, and say what to do about what is not right'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -311,6 +323,8 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;cache;list'= {
         }
         &'infer;help;cache;clear'= {
+        }
+        &'infer;help;doctor'= {
         }
         &'infer;help;quantize'= {
         }

@@ -67,6 +67,18 @@ fn group_available(max: &str, current: &str, stat: &str) -> Option<u64> {
     Some(max.saturating_sub(current.saturating_sub(files)))
 }
 
+/// The version of NVIDIA's kernel driver, where it is loaded.
+pub(crate) fn nvidia_driver() -> Option<String> {
+    driver_version(&fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+}
+
+/// The first word of the line on the kernel module that is a version.
+fn driver_version(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_version).map(str::to_owned)
+}
+
 fn mem_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
@@ -105,6 +117,13 @@ mod tests {
         let folders = group_folders("1:cpu:/x\n0::/a/b\n");
         assert_eq!(folders, ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"].map(PathBuf::from));
         assert_eq!(group_folders("").len(), 1);
+    }
+
+    #[test]
+    fn the_driver_says_its_version() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\nGCC version: 12.3.0\n";
+        assert_eq!(driver_version(text).as_deref(), Some("580.82.07"));
+        assert_eq!(driver_version("GCC version: 12.3.0\n"), None);
     }
 
     #[test]

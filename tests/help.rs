@@ -15,8 +15,19 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 10] =
-    ["run", "chat", "pull", "list", "show", "rm", "cache", "cache list", "cache clear", "completions"];
+const COMMANDS: [&str; 11] = [
+    "run",
+    "chat",
+    "pull",
+    "list",
+    "show",
+    "rm",
+    "cache",
+    "cache list",
+    "cache clear",
+    "doctor",
+    "completions",
+];
 
 const BEGIN: &str = "<!-- reference:begin -->\n";
 const END: &str = "<!-- reference:end -->\n";

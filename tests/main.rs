@@ -4,6 +4,8 @@
 mod bars;
 mod cache;
 mod chat;
+#[cfg(unix)]
+mod doctor;
 mod floors;
 mod help;
 mod hostile;

@@ -96,6 +96,15 @@ Examples:
 from disk instead of evaluating it again. It lies in the cache folder, readable by nobody else, up to \
 INFER_CACHE_SIZE; what was used longest ago goes first. What is removed is only evaluated once more.";
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  infer doctor
+  infer doctor --offline --json | jq '.checks[] | select(.state != \"ok\")'
+
+Each check is `ok`, `warn` or `fail`; what is not right comes with one step to take next. Exits with 1 when a check fails. \
+A hub that cannot be reached is a warning: models that are here run without it. Of a token it says where it comes from, \
+never what it is.";
+
 const SHOW_EXAMPLES: &str = "\
 Examples:
   infer show qwen3:8b                      from the hub it fetches the header only
@@ -149,6 +158,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CacheCommand,
     },
+    /// Check this machine and this build, and say what to do about what is not right
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Make a smaller INT8 or INT4 model of a file, and measure what was lost
     #[command(after_help = QUANTIZE_EXAMPLES)]
     Quantize(QuantizeArgs),
@@ -261,6 +273,17 @@ pub(crate) struct CacheClearArgs {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Do not ask the hub; `HF_HUB_OFFLINE=1` does the same
+    #[arg(long)]
+    pub(crate) offline: bool,
 
     /// Print one JSON object
     #[arg(help_heading = "Output", long)]

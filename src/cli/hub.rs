@@ -85,7 +85,8 @@ pub(crate) fn options(args: &PullArgs) -> Options {
     }
 }
 
-fn access() -> Result<Access> {
+/// Who would be asked, and as whom.
+pub(crate) fn access() -> Result<Access> {
     Access::new(&endpoint(), token()?)
 }
 

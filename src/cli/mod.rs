@@ -5,6 +5,7 @@ mod cache;
 mod chat;
 mod commands;
 mod dirs;
+mod doctor;
 mod hub;
 mod lines;
 mod load;
@@ -72,6 +73,7 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::List(args)) => models::list(ui, &args),
         Some(Command::Rm(args)) => models::remove(ui, &args),
         Some(Command::Cache { command }) => cache::run(ui, &command),
+        Some(Command::Doctor(args)) => doctor::run(ui, &args),
         Some(Command::Quantize(args)) => quantize::run(ui, &args),
         Some(Command::QuantizeWorker { .. }) => quantize::worker::work(ui),
         Some(Command::Completions { shell }) => {
@@ -85,8 +87,8 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
 fn finish(ui: &mut Ui, result: Result<()>, json: bool) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     ui.clear_echo();
-    // An interruption has been seen by the person who caused it. Without a message, the answer so far is out.
-    let is_said = error.kind == Kind::Interrupted && (!json || error.message.is_empty());
+    // Without a message all has been said: the answer so far is out. An interruption has been seen by who caused it.
+    let is_said = error.message.is_empty() || (error.kind == Kind::Interrupted && !json);
     if !is_said && json && !ui.is_closed() {
         report_json(ui, &error);
     } else if !is_said {

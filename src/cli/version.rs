@@ -30,7 +30,7 @@ pub(crate) fn print(ui: &mut Ui) {
             };
             let _ = writeln!(text, "device     {}: {}, {free}", device.name, device.description);
         }
-        if let Some(missed) = missed(&cpu_features()) {
+        if let Some(missed) = missed_here() {
             let _ = writeln!(text, "unused     {missed} (rebuild with `{REBUILD}`)");
         }
     }
@@ -38,7 +38,7 @@ pub(crate) fn print(ui: &mut Ui) {
     let _ = ui.page(&text);
 }
 
-const REBUILD: &str = "RUSTFLAGS=\"-C target-cpu=native\" cargo install --path .";
+pub(crate) const REBUILD: &str = "RUSTFLAGS=\"-C target-cpu=native\" cargo install --path .";
 
 /// `CPU : SSE3 = 1 | AVX = 1` says `CPU: SSE3 AVX`.
 fn features(info: &str) -> String {
@@ -81,6 +81,16 @@ fn missed(features: &[Feature]) -> Option<String> {
     named(features, |f| f.matters && f.present && !f.built)
 }
 
+/// [`missed`] on this processor.
+pub(crate) fn missed_here() -> Option<String> {
+    missed(&cpu_features())
+}
+
+/// The instruction sets that this build uses.
+pub(crate) fn used() -> String {
+    named(&cpu_features(), |f| f.built && f.present).unwrap_or_else(|| "no special instructions".to_owned())
+}
+
 fn named(features: &[Feature], which: impl Fn(&&Feature) -> bool) -> Option<String> {
     let names: Vec<&str> = features.iter().filter(which).map(|f| f.name).collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -88,7 +98,7 @@ fn named(features: &[Feature], which: impl Fn(&&Feature) -> bool) -> Option<Stri
 
 /// Say once a day that a rebuild would be faster.
 pub(crate) fn advise_rebuild(ui: &mut Ui) {
-    if let (Some(missed), Some(folder)) = (missed(&cpu_features()), dirs::state()) {
+    if let (Some(missed), Some(folder)) = (missed_here(), dirs::state()) {
         advise(ui, &missed, &folder.join("rebuild-advice"));
     }
 }

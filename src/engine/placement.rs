@@ -13,6 +13,10 @@ use crate::error::{Error, Kind, Result};
 /// Memory left free on each GPU, in bytes, as llama.cpp's own tools leave it.
 const GPU_MARGIN: usize = 1 << 30;
 
+/// Whether this build has the code for CUDA, Metal and Vulkan.
+pub(crate) const GPU_BACKENDS: [bool; 3] =
+    [cfg!(feature = "cuda"), cfg!(feature = "metal"), cfg!(feature = "vulkan")];
+
 /// The devices that llama.cpp sees, with their memory.
 pub(crate) fn devices() -> Vec<Device> {
     use llama_cpp_2::LlamaBackendDeviceType as Type;
