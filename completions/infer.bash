@@ -172,7 +172,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__chat)
-            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --overflow --session --continue --list-sessions --json --remove-session --quiet --verbose --help"
+            opts="-y -t -c -s -n -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --metrics-file --overflow --session --continue --list-sessions --json --remove-session --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -283,6 +283,21 @@ _infer() {
                     ;;
                 --stop)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --overflow)
@@ -739,7 +754,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__run)
-            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --file --raw --overflow --json --quiet --verbose --help"
+            opts="-y -t -c -s -n -f -q -v -h --yes --ngl --gpu-layers --device --threads --ctx --kv --keep --no-cache --cache-size --temp --top-k --top-p --min-p --repeat-penalty --seed --preset --system --template --think --max-tokens --stop --stats --metrics-file --file --raw --overflow --json --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -850,6 +865,21 @@ _infer() {
                     ;;
                 --stop)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --file)

@@ -67,6 +67,7 @@ on\t''
 off\t''"
 complete -c infer -n "__fish_infer_using_subcommand run" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l stop -d 'Stop before this text (repeatable)' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l metrics-file -d 'Append counts and times of each request to this file, as a line of JSON without any text of it' -r -F
 complete -c infer -n "__fish_infer_using_subcommand run" -s f -l file -d 'Add a file to the prompt (repeatable)' -r -F
 complete -c infer -n "__fish_infer_using_subcommand run" -l overflow -d 'What to do when the window is full [default: stop]' -r -f -a "slide\t'Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache'
 rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
@@ -104,6 +105,7 @@ on\t''
 off\t''"
 complete -c infer -n "__fish_infer_using_subcommand chat" -s n -l max-tokens -d 'Most tokens to generate [default: until the end of the turn]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l stop -d 'Stop before this text (repeatable)' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l metrics-file -d 'Append counts and times of each request to this file, as a line of JSON without any text of it' -r -F
 complete -c infer -n "__fish_infer_using_subcommand chat" -l overflow -d 'What to do when the window is full [default: slide]' -r -f -a "slide\t'Drop the oldest whole turns, or the oldest half of a long answer; the rest moves up in the cache'
 rebuild\t'Drop the same, and evaluate the rest again: exact, slower'
 stop\t'End the answer'"

@@ -28,6 +28,11 @@ fn a_second_turn_evaluates_only_its_new_tokens() {
     };
     assert_eq!(*cached, prompt + answer, "all of the first turn is in the cache");
     assert!(all > cached);
+    assert!(
+        ran.stderr.lines().all(|line| line.contains(", window ") && line.ends_with(" of 1,024")),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

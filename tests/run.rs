@@ -53,6 +53,35 @@ fn emoji_and_other_scripts_that_are_split_over_tokens_come_out_whole() {
 }
 
 #[test]
+fn each_request_adds_a_line_to_the_metrics_file() {
+    let first = run_with_file("m.jsonl").stdout("3 + 4 = 7.\n").run();
+    let chat =
+        Infer::new().home(&first.home).args(["chat", "demo", "--temp", "0", "--metrics-file", "m.jsonl"]);
+    chat.stdin("Hello\nWhat is 3 + 4?\n").stdout_is(|_| true).run();
+    let text = std::fs::read_to_string(first.home.path().join("m.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [run, one, two] = &lines[..] else { panic!("{text}") };
+    for line in &lines {
+        assert_eq!((&line["model"], &line["finish"]), (&"demo".into(), &"end_of_turn".into()));
+        assert!(
+            line["ms"]["ttft"].as_f64() > Some(0.0) && line["ms"]["tpot_p95"].as_f64() > Some(0.0),
+            "{line}"
+        );
+    }
+    assert!(run["ms"]["load"].is_number() && one["ms"]["load"].is_null());
+    assert_eq!(one["tokens"]["cache_hit"], 0.0);
+    assert!(two["tokens"]["cache_hit"].as_f64() > Some(0.4), "{two}");
+
+    let note =
+        |err: &str| err.starts_with("metrics: cannot write `no/m.jsonl`: ") && err.lines().count() == 1;
+    run_with_file("no/m.jsonl").stdout("3 + 4 = 7.\n").stderr_is(note).run();
+}
+
+fn run_with_file(path: &str) -> Infer {
+    run().args(["--metrics-file", path, "What is 3 + 4?"])
+}
+
+#[test]
 fn json_has_exactly_the_documented_keys() {
     let ran = run()
         .args(["--json", "--seed", "7", "What is 3 + 4?"])
@@ -61,8 +90,8 @@ fn json_has_exactly_the_documented_keys() {
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&value), "model text thinking finish seed tokens ms tokens_per_second sampling context");
-    assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated cached_from not_cached");
-    assert_eq!(keys(&value["ms"]), "load ttft tpot total");
+    assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated cached_from not_cached cache_hit");
+    assert_eq!(keys(&value["ms"]), "load ttft tpot total tpot_p50 tpot_p95");
     assert_eq!(keys(&value["tokens_per_second"]), "prefill decode");
     assert_eq!(keys(&value["context"]), "size used dropped_turns dropped_tokens evictions");
     assert_eq!(keys(&value["sampling"]), "temp top_k top_p min_p repeat_penalty seed");

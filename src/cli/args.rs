@@ -466,6 +466,10 @@ pub(crate) struct AnswerArgs {
     /// Print statistics on stderr
     #[arg(help_heading = "Output", long)]
     pub(crate) stats: bool,
+
+    /// Append counts and times of each request to this file, as a line of JSON without any text of it
+    #[arg(help_heading = "Output", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) metrics_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

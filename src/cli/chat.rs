@@ -9,6 +9,7 @@ use super::commands::{self, Command};
 use super::dirs;
 use super::lines::{self, Input, Lines, Piped, Typed};
 use super::load;
+use super::record;
 use super::run::sampling_line;
 use super::screen::{Screen, stats_line, usage_table};
 use super::sessions::{self, Name};
@@ -215,7 +216,12 @@ impl<'u, E: Engine> Chat<'u, E> {
             ));
         }
         if self.args.stats {
-            self.ui.note(&stats_line(outcome, None));
+            let (used, window) = (outcome.metrics.used as u64, self.session.usage().1 as u64);
+            let window = format!("window {} of {}", Thousands(used), Thousands(window));
+            self.ui.note(&format!("{}, {window}", stats_line(outcome, None)));
+        }
+        if let Some(path) = &self.args.metrics_file {
+            record::append(self.ui, path, &self.name, self.session.usage().1, None, outcome);
         }
         Ok(())
     }

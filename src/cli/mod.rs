@@ -12,6 +12,7 @@ mod load;
 mod models;
 mod pull;
 mod quantize;
+mod record;
 mod room;
 mod run;
 mod screen;

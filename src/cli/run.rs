@@ -6,15 +6,14 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::args::{ChatArgs, RunArgs, SessionArgs};
-use super::chat;
 use super::load::{self, Loaded};
 use super::screen::{Screen, stats_line};
 use super::settings::Settings;
 use super::ui::Ui;
+use super::{chat, record};
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
-use crate::session::metrics::Source;
 use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
@@ -139,6 +138,9 @@ fn report(
         // A reader that is gone reads no object.
         let _ = ui.json(&object(loaded, load_time, options, outcome));
     }
+    if let Some(path) = &args.common.metrics_file {
+        record::append(ui, path, &loaded.name, loaded.ctx as usize, Some(load_time), outcome);
+    }
     if outcome.finish == Finish::Window {
         ui.note(&format!(
             "window: the context of {} tokens is full, the answer ends here; try a larger `--ctx`",
@@ -165,39 +167,12 @@ fn object(loaded: &Loaded, load_time: Duration, options: &Options, outcome: &Out
         "thinking": thinking,
         "finish": outcome.finish.as_str(),
         "seed": options.sampling.seed,
-        "tokens": {
-            "prompt": m.prompt,
-            "cached": m.cached,
-            "evaluated": m.evaluated,
-            "generated": m.generated,
-            "cached_from": m.cached_from.map(Source::as_str),
-            "not_cached": m.not_cached,
-        },
-        "ms": {
-            "load": millis(load_time),
-            "ttft": m.ttft.map(millis),
-            "tpot": m.tpot().map(millis),
-            "total": millis(load_time + m.total),
-        },
-        "tokens_per_second": { "prefill": m.prefill_rate().map(round), "decode": m.decode_rate().map(round) },
+        "tokens": record::tokens(m),
+        "ms": record::times(m, Some(load_time)),
+        "tokens_per_second": record::rates(m),
         "sampling": loaded.settings.json(),
-        "context": {
-            "size": loaded.ctx,
-            "used": m.used,
-            "dropped_turns": m.dropped_turns,
-            "dropped_tokens": m.dropped_tokens,
-            "evictions": m.evictions,
-        },
+        "context": record::context(m, loaded.ctx as usize),
     })
-}
-
-/// Milliseconds with three decimals.
-fn millis(time: Duration) -> f64 {
-    round(time.as_secs_f64() * 1000.0)
-}
-
-fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -93,7 +93,9 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     parts.push(Count(m.generated as u64, "token").to_string());
     if let (Some(rate), Some(tpot)) = (m.decode_rate(), m.tpot()) {
         parts.push(format!("decode {} tokens/s", Rate(rate)));
-        parts.push(format!("TPOT {:.1} ms", tpot.as_secs_f64() * 1000.0));
+        let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+        let slow = m.steps.percentile(95).map_or(String::new(), |p95| format!(" (p95 {:.1})", millis(p95)));
+        parts.push(format!("TPOT {:.1} ms{slow}", millis(tpot)));
     }
     parts.push(format!("finish {}", outcome.finish.as_str()));
     parts.join(", ")

@@ -47,6 +47,8 @@ pub(super) struct Answer<'s, 'o, E: Engine> {
     pub(super) outcome: Outcome,
     started: Instant,
     first: Option<Instant>,
+    /// When the first text or thought was given out.
+    first_heard: Option<Instant>,
     prefill_after_first: Duration,
 }
 
@@ -78,6 +80,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             },
             started,
             first: None,
+            first_heard: None,
             prefill_after_first: Duration::ZERO,
         }
     }
@@ -122,7 +125,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         let now = Instant::now();
         let metrics = &mut self.outcome.metrics;
         metrics.total = now - self.started;
-        metrics.ttft = self.first.map(|first| first - self.started);
+        metrics.ttft = self.first_heard.map(|first| first - self.started);
         metrics.used = self.session.cache.len();
         Ok(self.outcome)
     }
@@ -243,7 +246,6 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             }
             let token = self.session.engine.sample()?;
             if self.session.engine.is_end(token) {
-                self.first.get_or_insert_with(Instant::now);
                 return Ok(Finish::EndOfTurn);
             }
             self.stream.push(token);
@@ -393,7 +395,9 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
                     Event::Thought(text)
                 }
             };
-            if sink(event).is_break() {
+            let heard = sink(event);
+            self.first_heard.get_or_insert_with(Instant::now);
+            if heard.is_break() {
                 flow = ControlFlow::Break(());
             }
         }
@@ -403,7 +407,13 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     /// Decode time runs from the first token to the latest.
     fn count_time(&mut self) {
         let now = Instant::now();
-        let first = *self.first.get_or_insert(now);
-        self.outcome.metrics.decode = (now - first).saturating_sub(self.prefill_after_first);
+        let Some(first) = self.first else {
+            self.first = Some(now);
+            return;
+        };
+        let decode = (now - first).saturating_sub(self.prefill_after_first);
+        let metrics = &mut self.outcome.metrics;
+        metrics.steps.add(decode.saturating_sub(metrics.decode));
+        metrics.decode = decode;
     }
 }
