@@ -460,6 +460,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_token_counts_when_it_is_given_out_and_the_others_take_time() {
+        let mut session = session(1000, &["", "P", "Pa"]);
+        for (has_text, has_steps) in [(false, false), (true, false), (true, true)] {
+            let metrics = say(&mut session, "?", &options()).0.unwrap().metrics;
+            let found = (metrics.ttft.is_some(), metrics.steps.percentile(50).is_some());
+            assert_eq!(found, (has_text, has_steps));
+        }
+        // What a stop text may begin with is held back, and never given out when it is one.
+        let mut session = self::session(1000, &["Pa"]);
+        let stops = Options { stops: vec!["Pa".to_owned()], ..options() };
+        let metrics = say(&mut session, "?", &stops).0.unwrap().metrics;
+        assert_eq!((metrics.generated, metrics.ttft), (2, None));
+    }
+
+    #[test]
     fn a_second_turn_evaluates_only_what_is_new() {
         let mut session = session(1000, &["Paris.", "Rome."]);
         let (first, _) = say(&mut session, "France?", &options());
