@@ -32,10 +32,10 @@ impl Budget {
     }
 
     /// How many of the `stream` tokens that follow `base` ones must go when the answer has filled the window: its
-    /// oldest half. `None` when that makes no room.
+    /// oldest half. `None` when it has less than a quarter of the window for itself: it would not know what it says.
     pub(super) fn trim(self, base: usize, stream: usize) -> Option<usize> {
         let cut = stream.div_ceil(2);
-        (cut > 0 && cut < stream && base + stream - cut < self.window).then_some(cut)
+        (self.is_enough(base) && cut < stream && base + stream - cut < self.window).then_some(cut)
     }
 }
 
@@ -215,8 +215,9 @@ mod tests {
         for (window, base, stream, cut) in [
             (100, 20, 80, Some(40)),
             (100, 20, 81, Some(41)),
-            (100, 97, 3, Some(2)),
-            (100, 99, 1, None),
+            (100, 75, 25, Some(13)),
+            (100, 76, 24, None),
+            (4, 3, 1, None),
             (100, 100, 0, None),
             (100, 98, 4, None),
         ] {
