@@ -17,6 +17,9 @@
 //! `session` renders the model's own template, brings the KV cache to the wanted tokens and runs the one generation
 //! loop; its events come back up to `cli`, which alone prints.
 //!
+//! The cache's way: `session::window` plans from what is cached to what is wanted, `session::answer` decides what leaves when the
+//! window is full, `session::keep` and `session::cache` bring the beginning of a prompt from disk and put it there.
+//!
 //! A conversation that is kept: `cli::sessions` names it and says what becomes of it, `session::transcript` holds its file and
 //! writes each message before it is evaluated.
 //!
