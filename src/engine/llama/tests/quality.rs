@@ -3,7 +3,7 @@
 use super::*;
 
 /// Tokens of the text that are read.
-const LENGTH: usize = 4000;
+const LENGTH: usize = 2000;
 /// Tokens evaluated at once.
 const STEP: usize = 50;
 /// Tokens that stay at the beginning when the window slides.
@@ -50,8 +50,8 @@ fn log_probability(logits: &[f32], token: Token) -> f64 {
 fn sliding_and_fewer_bits_cost_little_on_a_long_text() {
     let full = log_probabilities(LENGTH, KvType::F16);
     for (window, kv, from, most) in [
-        (2048, KvType::F16, 2048, 0.05),
         (1024, KvType::F16, 1024, 0.05),
+        (512, KvType::F16, 512, 0.05),
         (LENGTH, KvType::Q8_0, 0, 0.01),
         (LENGTH, KvType::Q4_0, 0, 0.05),
     ] {
