@@ -141,7 +141,10 @@ pub(crate) fn read(path: &Path) -> Result<Option<Read>> {
         Err(e) => return Err(cannot("read", path, &e)),
     };
     let (whole, rest) = bytes.split_at(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
-    let is_torn = !rest.is_empty() && serde_json::from_slice::<Message>(rest).is_err();
+    // What a killed process left of a line ends in the middle, or was never filled. The rest is not ours to throw away.
+    let is_cut = serde_json::from_slice::<Message>(rest).is_err_and(|e| e.is_eof()) && rest.starts_with(b"{");
+    let is_empty = rest.iter().all(|byte| *byte == 0);
+    let is_torn = !rest.is_empty() && !whole.is_empty() && (is_cut || is_empty);
     let text = str::from_utf8(if is_torn { whole } else { &bytes });
     let transcript = text
         .map_err(|e| Error::failed(format!("not UTF-8 text at byte {}", e.valid_up_to())))
@@ -298,6 +301,24 @@ mod tests {
         journal.set_model("other");
         journal.sync(&talk(&["a", "b", "c"])).unwrap();
         assert_eq!(text(&folder), whole(&["a", "b", "c"]).replace("demo", "other"));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused_and_left_as_it_is() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let line = to_jsonl(&talk(&["a"]));
+        for bytes in [
+            br#"[{"role":"user","content":"precious"}]"#.to_vec(),
+            vec![0; 1000],
+            format!("{line}{{\"role\":\"assistant\" \"content\":\"a typo\"}}").into_bytes(),
+            format!("{line}notes of mine").into_bytes(),
+            br#"{"role":"user","content":"#.to_vec(),
+        ] {
+            fs::write(&path, &bytes).unwrap();
+            assert!(read(&path).is_err(), "{}", String::from_utf8_lossy(&bytes));
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
     }
 
     #[test]
