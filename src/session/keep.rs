@@ -83,8 +83,11 @@ impl<E: Engine> Session<E> {
 
     /// Keep what other conversations have as well.
     fn keep_stable(&mut self, store: &PrefixStore, note: &mut dyn FnMut(&str)) {
-        let stable = self.stable.unwrap_or(0);
-        if stable >= FEWEST && !self.moved && self.cache.len() >= stable && self.cut(stable) == stable {
+        let tokens = self.stable.take().unwrap_or_default();
+        let stable = tokens.len();
+        // A message that was refused has left in the cache what stood there before.
+        let is_cached = self.cache.tokens().starts_with(&tokens);
+        if stable >= FEWEST && !self.moved && is_cached && self.cut(stable) == stable {
             let evaluation = self.evaluation(stable);
             store.keep(&mut self.engine, self.cache.tokens(), evaluation, false, note);
         }
@@ -206,12 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_person_said_is_not_taken_for_a_system_prompt() {
+        let folder = TempDir::new().unwrap();
+        let mut session = session(folder.path(), None, 100, &["a"]);
+        session.set_system("");
+        say(&mut session, "My secret number is 4711, and that is between us.");
+        session.set_system(SYSTEM);
+        let long = "x".repeat(200);
+        assert!(session.say(&long, &options(), &mut |_| ControlFlow::Continue(())).is_err());
+        assert_eq!((leave(session), kept(folder.path())), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
     fn few_tokens_are_not_kept() {
         let folder = TempDir::new().unwrap();
         let mut session = session(folder.path(), None, 1000, &["a"]);
         session.set_system("Short");
         say(&mut session, "one");
-        assert_eq!(session.stable, Some("S: Short\nU: ".len()));
+        assert_eq!(session.stable.as_ref().map(Vec::len), Some("S: Short\nU: ".len()));
         assert_eq!((leave(session), kept(folder.path())), (Vec::new(), Vec::new()));
     }
 

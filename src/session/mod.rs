@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Sampling};
+use crate::engine::{Engine, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
 
@@ -133,9 +133,9 @@ pub(crate) struct Session<E: Engine> {
     messages: Vec<Message>,
     /// What the first message begins with, in front of its question.
     preamble: String,
-    /// How many tokens of a prompt all conversations share that begin like this one; nothing where that may have
-    /// changed.
-    stable: Option<usize>,
+    /// The first tokens of a prompt, which all conversations share that begin like this one; nothing where that may
+    /// have changed.
+    stable: Option<Vec<Token>>,
     /// The cache on disk.
     store: Option<PrefixStore>,
     /// Tokens in the cache were moved, or come from a process where they were: their values are not those of a fresh
@@ -305,12 +305,12 @@ impl<E: Engine> Session<E> {
         let started = Instant::now();
         let tokens = prompt::encode_raw(&self.engine, text)?;
         self.check_length(tokens.len())?;
-        let [one, other] =
-            SOME.map(|rest| prompt::encode_raw(&self.engine, &format!("{}{rest}", self.preamble)));
-        let stable = common(&one?, &other?);
+        let some = SOME.map(|rest| prompt::encode_raw(&self.engine, &format!("{}{rest}", self.preamble)));
+        let stable = shared_tokens(some)?;
+        let count = stable.len();
         self.stable = Some(stable);
         let mut answer = Answer::raw(self, options, tokens, started);
-        answer.stable = stable;
+        answer.stable = count;
         answer.run(sink)
     }
 
@@ -320,10 +320,11 @@ impl<E: Engine> Session<E> {
         let encoded = self.encode(options)?;
         let budget = Budget::new(self.engine.window(), options.max_tokens);
         let is_full = budget.is_full(encoded.tokens.len());
-        let stable = self.stable.map_or_else(|| self.shared(options), Ok)?;
+        let stable = self.stable.take().map_or_else(|| self.shared_tokens(options), Ok)?;
+        let count = stable.len();
         self.stable = Some(stable);
         let mut answer = Answer::new(self, options, encoded, started);
-        answer.stable = stable;
+        answer.stable = count;
         let makes_room = options.overflow != Overflow::Stop && is_full;
         if makes_room && matches!(answer.make_room(sink)?, Room::Interrupted) {
             return Ok(answer.outcome);
@@ -343,15 +344,19 @@ impl<E: Engine> Session<E> {
         prompt::encode(&self.engine, template, messages, options.think, options.now)
     }
 
-    /// How many first tokens all conversations share that have the system message and the beginning of the first
-    /// message: what two of them with different questions have in common.
-    fn shared(&self, options: &Options) -> Result<usize> {
-        let [one, other] = SOME.map(|question| {
+    /// The first tokens that all conversations share which have the system message and the beginning of the first
+    /// message.
+    fn shared_tokens(&self, options: &Options) -> Result<Vec<Token>> {
+        shared_tokens(SOME.map(|question| {
             let mut messages = self.messages[..self.system_len()].to_vec();
             messages.push(Message::new(Role::User, format!("{}{question}", self.preamble)));
-            self.encode_messages(&messages, options)
-        });
-        Ok(common(&one?.tokens, &other?.tokens))
+            Ok(self.encode_messages(&messages, options)?.tokens)
+        }))
+    }
+
+    /// How many those are.
+    fn shared(&self, options: &Options) -> Result<usize> {
+        Ok(self.shared_tokens(options)?.len())
     }
 
     /// A prompt must leave room for one token at least.
@@ -416,6 +421,13 @@ impl<E: Engine> Session<E> {
             self.dropped = at - self.system_len() - self.pinned;
         }
     }
+}
+
+/// What two prompts with different questions have in common.
+fn shared_tokens([one, other]: [Result<Vec<Token>>; 2]) -> Result<Vec<Token>> {
+    let mut tokens = one?;
+    tokens.truncate(common(&tokens, &other?));
+    Ok(tokens)
 }
 
 #[cfg(test)]
