@@ -111,24 +111,15 @@ mod tests {
 
     use super::super::cache::{self, Key};
     use super::super::metrics::Source;
-    use super::super::{Metrics, Now, Overflow, Template, Think};
+    use super::super::tests::{self, TEMPLATE};
+    use super::super::{Metrics, Overflow, Template};
     use super::*;
-    use crate::engine::Sampling;
     use crate::engine::scripted::{Scripted, shown};
 
-    const TEMPLATE: &str = "{% for m in messages %}{{ m.role[0] | upper }}: {{ m.content }}\n{% endfor %}A: ";
     const SYSTEM: &str = "You are brief and polite.";
 
     fn options() -> Options {
-        Options {
-            sampling: Sampling::default(),
-            stops: Vec::new(),
-            max_tokens: None,
-            think: Think::Auto,
-            overflow: Overflow::Slide,
-            keep: 0,
-            now: Now::default(),
-        }
+        Options { overflow: Overflow::Slide, ..tests::options() }
     }
 
     /// A new process, as it were, with the cache of `folder`.
