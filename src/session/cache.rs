@@ -109,10 +109,11 @@ impl PrefixStore {
         have: usize,
         note: &mut dyn FnMut(&str),
     ) -> Option<Restored> {
-        let start = Instant::now();
         let mut candidates = self.candidates(&useful, engine.window(), have, note);
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.useful));
         for Candidate { path, about, useful } in candidates {
+            // Looking for it does not count: only reading it was measured before.
+            let start = Instant::now();
             if let Err(flaw) = about.verify(&path) {
                 note_flaw(&path, &flaw, note);
                 continue;
@@ -120,7 +121,9 @@ impl PrefixStore {
             let done = engine.restore(&path, &about.tokens);
             let took = start.elapsed();
             if !done {
-                note("cache: an entry is not used: llama.cpp cannot read it");
+                note("cache: an entry is removed: llama.cpp cannot read it");
+                // It would only be refused again.
+                let _ = folder::remove(&path);
                 return Some(Restored::default());
             }
             note(&format!(
@@ -207,7 +210,7 @@ impl PrefixStore {
         if session.is_none() && path.exists() {
             return touch(&path);
         }
-        match self.write(engine, &path, tokens, evaluation, session) {
+        match self.write(engine, &path, tokens, evaluation, session, note) {
             Ok(said) => note(&format!("cache: {said}")),
             Err(error) => {
                 note(&format!("cache: {} are not kept: {error}", Count(tokens.len() as u64, "token")));
@@ -222,6 +225,7 @@ impl PrefixStore {
         tokens: &[Token],
         evaluation: Duration,
         session: Option<String>,
+        note: &mut dyn FnMut(&str),
     ) -> io::Result<String> {
         let size =
             engine.state_size().ok_or_else(|| io::Error::other("the cache is not in a state for that"))?;
@@ -230,7 +234,8 @@ impl PrefixStore {
             return Err(io::Error::other(format!("{} are more than the cache may hold", Bytes(size))));
         }
         let folder = self.folder.lock()?;
-        folder.make_room(size, self.limit, Some(path))?;
+        let removed = folder.make_room(size, self.limit, Some(path))?;
+        note_removed(removed, self.limit, note);
         let mut new = folder.create()?;
         engine.save(new.path(), tokens).map_err(|error| io::Error::other(error.message))?;
         let (key, model) = (self.key.clone(), self.model.clone());
@@ -258,8 +263,10 @@ impl PrefixStore {
     pub(super) fn trim(&self, note: &mut dyn FnMut(&str)) {
         let trimmed =
             self.folder.is_untidy(self.limit).then(|| self.folder.lock()?.make_room(0, self.limit, None));
-        if let Some(Err(error)) = trimmed {
-            note(&format!("cache: it is larger than wanted: {error}"));
+        match trimmed {
+            Some(Ok(removed)) => note_removed(removed, self.limit, note),
+            Some(Err(error)) => note(&format!("cache: it is larger than wanted: {error}")),
+            None => {}
         }
     }
 
@@ -282,6 +289,18 @@ impl PrefixStore {
 
     fn model_part(&self) -> String {
         format!("{}-", hex(self.key.model.as_bytes()))
+    }
+}
+
+/// Say how many entries had to go, and their bytes.
+fn note_removed((entries, bytes): (usize, u64), limit: u64, note: &mut dyn FnMut(&str)) {
+    if entries > 0 {
+        let what = if entries == 1 { "entry" } else { "entries" };
+        note(&format!(
+            "cache: removed {entries} {what}, {}, for all to stay within {}",
+            Bytes(bytes),
+            Bytes(limit)
+        ));
     }
 }
 

@@ -102,12 +102,19 @@ impl Locked<'_> {
 
     /// Remove what dead processes did not finish: who writes holds the lock, and that is us. Then remove the entries
     /// that were used longest ago, until `bytes` more fit into `limit`. The one at `replaced` is as good as gone.
-    pub(super) fn make_room(&self, bytes: u64, limit: u64, replaced: Option<&Path>) -> io::Result<()> {
+    /// Answers how many entries that were, and their bytes.
+    pub(super) fn make_room(
+        &self,
+        bytes: u64,
+        limit: u64,
+        replaced: Option<&Path>,
+    ) -> io::Result<(usize, u64)> {
         for item in self.folder.unfinished() {
             remove(&item.path)?;
         }
         let entries = self.folder.entries("");
         let mut left = limit.saturating_sub(bytes);
+        let mut removed = (0, 0);
         for item in entries.iter().filter(|item| Some(item.path.as_path()) != replaced) {
             if let Some(less) = left.checked_sub(item.bytes) {
                 left = less;
@@ -115,9 +122,10 @@ impl Locked<'_> {
                 // All that were used longer ago go as well.
                 left = 0;
                 remove(&item.path)?;
+                removed = (removed.0 + 1, removed.1 + item.bytes);
             }
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// Remove every entry. Answers how many bytes that freed.
