@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::ui::{Bar, Ui};
-use crate::human::{Count, Rate, Seconds, Thousands};
+use crate::human::{Count, Escaped, Rate, Seconds, Thousands};
 use crate::session::metrics::{NOTHING_CACHED, Source};
 use crate::session::{Event, Outcome, Usage};
 
@@ -102,7 +102,7 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
 }
 
 /// The most characters of a message in a table.
-const WORDS: usize = 48;
+pub(crate) const WORDS: usize = 40;
 
 /// The window, part by part.
 pub(crate) fn usage_table(usage: &Usage) -> String {
@@ -119,14 +119,14 @@ pub(crate) fn usage_table(usage: &Usage) -> String {
         row(tokens, &format!("{} before these", Count(earlier as u64, "turn")));
     }
     for (text, tokens) in &usage.turns {
-        row(*tokens, &first_words(text));
+        row(*tokens, &Escaped(&first_words(text)).to_string());
     }
     row(usage.window.saturating_sub(usage.used()), "free");
     lines.join("\n")
 }
 
 /// The beginning of a message, on one line.
-fn first_words(text: &str) -> String {
+pub(crate) fn first_words(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(WORDS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
@@ -167,7 +167,7 @@ mod tests {
             "window: 8,192 tokens\n       12  system prompt and template\n        0  3 turns dropped\n    \
                         1,840  2 turns before these\n       40  What is it?\n    1,000  "
                 .to_owned()
-                + &"é".repeat(48)
+                + &"é".repeat(WORDS)
                 + "…\n    5,300  free";
         assert_eq!(usage_table(&usage), expected);
     }

@@ -13,6 +13,7 @@ use super::args::SessionArgs;
 use super::dirs;
 use super::models::{columns, minute, seconds};
 use super::pull::Found;
+use super::screen;
 use super::ui::Ui;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -23,9 +24,6 @@ use crate::session::{Message, Role, Session};
 
 /// The most characters of a name: four bytes each, and an ending, are still the name of a file.
 const LONGEST: usize = 60;
-
-/// Characters of a conversation's first message that are shown.
-const FIRST_WORDS: usize = 40;
 
 const ENDING: &str = ".jsonl";
 
@@ -203,11 +201,7 @@ fn turns(messages: &[Message]) -> u64 {
 /// The beginning of the first message, on one line.
 fn first_words(messages: &[Message]) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
-    let words = first.map_or(Vec::new(), |message| message.content.split_whitespace().collect()).join(" ");
-    match words.char_indices().nth(FIRST_WORDS) {
-        Some((at, _)) => format!("{}…", &words[..at]),
-        None => words,
-    }
+    first.map_or(String::new(), |message| screen::first_words(&message.content))
 }
 
 /// Every session with the time of its last use, the latest first.
@@ -350,7 +344,7 @@ mod tests {
         for (content, expected) in [
             ("Hi", "Hi".to_owned()),
             ("two\n\n lines", "two lines".to_owned()),
-            (&"é".repeat(50), "é".repeat(FIRST_WORDS) + "…"),
+            (&"é".repeat(50), "é".repeat(screen::WORDS) + "…"),
         ] {
             assert_eq!(first_words(&[Message::new(Role::User, content)]), expected);
         }
