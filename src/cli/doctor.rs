@@ -13,7 +13,7 @@ use super::models::columns;
 use super::ui::Ui;
 use super::{cache, dirs, hub, pull, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
-use crate::engine::{Device, DeviceKind, GpuLayers, KvType, LoadPlan, Sampling, placement};
+use crate::engine::{Device, DeviceKind, KvType, LoadPlan, Sampling, placement};
 use crate::error::{Error, Result};
 use crate::human::{Bytes, Count, Escaped};
 use crate::machine;
@@ -333,13 +333,7 @@ fn ask_demo() -> Result<String> {
     let template = super::load::own_template(&header)
         .map(|source| Template::new(source, text_of("bos"), text_of("eos")))
         .transpose()?;
-    let plan = LoadPlan {
-        gpu_layers: GpuLayers::Auto,
-        device: None,
-        ctx: 256,
-        threads: machine::threads(),
-        kv: KvType::F16,
-    };
+    let plan = LoadPlan::usual(256, KvType::F16, machine::threads());
     let weights = Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(()))?;
     let mut session = Session::new(weights.open(Arc::default())?, template);
     let options = Options {

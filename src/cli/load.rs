@@ -141,12 +141,11 @@ fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
     if !on_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
         ui.note("no GPU is seen: all layers stay on the CPU");
     }
+    let threads = args.model.threads.map_or_else(machine::threads, usize::from);
     Ok(LoadPlan {
         gpu_layers: args.model.gpu_layers,
         device: args.model.device.clone(),
-        ctx,
-        threads: args.model.threads.map_or_else(machine::threads, usize::from),
-        kv,
+        ..LoadPlan::usual(ctx, kv, threads)
     })
 }
 
@@ -356,13 +355,7 @@ mod tests {
     fn right_answers(path: &Path) -> usize {
         let header = Header::open(path).unwrap();
         let template = template(None, &header, &header.shape()).unwrap();
-        let plan = LoadPlan {
-            gpu_layers: GpuLayers::Count(0),
-            device: None,
-            ctx: 1024,
-            threads: 1,
-            kv: KvType::F16,
-        };
+        let plan = LoadPlan::on_cpu(1024, KvType::F16, 1);
         let weights = Weights::load(path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
         let mut session = Session::new(weights.open(Arc::default()).unwrap(), template);
         let questions = include_str!("../../assets/demo/eval.jsonl").lines();

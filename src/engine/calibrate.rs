@@ -62,6 +62,8 @@ pub(crate) fn calibrate(
     let brake = Brake::default();
     let collector = Mutex::new(Collector::new(report, Arc::clone(&brake)));
     let mut params = weights.context;
+    // Every token of a chunk is an output.
+    params.n_outputs_max = 0;
     params.cb_eval = Some(on_node);
     params.cb_eval_user_data = ptr::from_ref(&collector).cast_mut().cast();
     // Dropped before the collector, which it calls.

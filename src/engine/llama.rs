@@ -20,7 +20,7 @@ use self::marks::Marks;
 use super::log::{self, failure};
 use super::placement::{Placement, chosen_devices, uses_gpu};
 use super::sampler::{Sampler, argmax};
-use super::{BATCH, Engine, Fed, GpuLayers, KvType, LoadPlan, Sampling, Token};
+use super::{Engine, Fed, Flash, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
 mod marks;
@@ -444,6 +444,10 @@ impl Engine for Llama<'_> {
         self.window
     }
 
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
     fn truncate(&mut self, len: usize) -> Result<usize> {
         let have = self.len();
         if len >= have {
@@ -542,6 +546,11 @@ impl Engine for Llama<'_> {
         Ok(Fed::All)
     }
 
+    fn wait(&mut self) {
+        // SAFETY: a valid context.
+        unsafe { sys::llama_synchronize(self.context.as_ptr()) }
+    }
+
     fn begin(&mut self, sampling: &Sampling, history: &[Token]) -> Result<()> {
         sampling.validate()?;
         // SAFETY: a valid vocabulary.
@@ -563,21 +572,28 @@ impl Engine for Llama<'_> {
 fn context_params(plan: &LoadPlan) -> sys::llama_context_params {
     // SAFETY: plain values.
     let mut params = unsafe { sys::llama_context_default_params() };
-    let threads = i32::try_from(plan.threads).unwrap_or(i32::MAX);
+    let count = |threads| i32::try_from(threads).unwrap_or(i32::MAX);
     params.n_ctx = plan.ctx;
-    params.n_batch = BATCH;
-    params.n_ubatch = BATCH;
-    params.n_threads = threads;
-    params.n_threads_batch = threads;
+    params.n_batch = plan.batch;
+    params.n_ubatch = plan.ubatch;
+    params.n_threads = count(plan.threads);
+    params.n_threads_batch = count(plan.threads_batch);
+    // One token is sampled at a time. Otherwise there would be room for the logits of a whole micro-batch.
+    params.n_outputs_max = 1;
     params.no_perf = true;
     params.swa_full = false;
-    // Quantized values can only be read by flash attention; otherwise llama.cpp knows where it pays.
-    (params.type_k, params.flash_attn_type) = match plan.kv {
-        KvType::F16 => (sys::GGML_TYPE_F16, sys::LLAMA_FLASH_ATTN_TYPE_AUTO),
-        KvType::Q8_0 => (sys::GGML_TYPE_Q8_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
-        KvType::Q4_0 => (sys::GGML_TYPE_Q4_0, sys::LLAMA_FLASH_ATTN_TYPE_ENABLED),
+    params.type_k = match plan.kv {
+        KvType::F16 => sys::GGML_TYPE_F16,
+        KvType::Q8_0 => sys::GGML_TYPE_Q8_0,
+        KvType::Q4_0 => sys::GGML_TYPE_Q4_0,
     };
     params.type_v = params.type_k;
+    // Quantized values can only be read by flash attention; otherwise llama.cpp knows where it pays.
+    params.flash_attn_type = match (plan.kv, plan.flash) {
+        (KvType::F16, Flash::Auto) => sys::LLAMA_FLASH_ATTN_TYPE_AUTO,
+        (KvType::F16, Flash::Off) => sys::LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        _ => sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    };
     params
 }
 

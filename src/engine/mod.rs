@@ -24,7 +24,7 @@ mod tiny_gguf;
 
 pub(crate) use sampling::Sampling;
 
-/// The most tokens of one evaluation. A prompt is interrupted and reported on between these.
+/// The most tokens of one evaluation, when nothing else is asked for. A prompt is interrupted and reported on between these.
 pub(crate) const BATCH: u32 = 512;
 
 /// The index of a token in a model's vocabulary.
@@ -109,7 +109,18 @@ impl fmt::Display for KvType {
     }
 }
 
-/// Where a model goes and how large its cache is.
+/// Whether attention is computed in one pass that never holds the whole matrix of scores (Dao et al., "`FlashAttention`",
+/// 2022).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "its callers come next")]
+pub(crate) enum Flash {
+    /// Where llama.cpp knows that the device can.
+    Auto,
+    On,
+    Off,
+}
+
+/// Where a model goes, how large its cache is and how it is evaluated.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadPlan {
     pub(crate) gpu_layers: GpuLayers,
@@ -117,8 +128,39 @@ pub(crate) struct LoadPlan {
     pub(crate) device: Option<String>,
     /// The window in tokens.
     pub(crate) ctx: u32,
-    pub(crate) threads: usize,
     pub(crate) kv: KvType,
+    pub(crate) flash: Flash,
+    /// Threads for the decode.
+    pub(crate) threads: usize,
+    /// Threads for the prefill.
+    pub(crate) threads_batch: usize,
+    /// The most tokens of one evaluation.
+    pub(crate) batch: u32,
+    /// Tokens of a micro-batch, in which they go through the layers together.
+    pub(crate) ubatch: u32,
+}
+
+impl LoadPlan {
+    /// All of it on the CPU, evaluated as usual.
+    #[cfg(test)]
+    pub(crate) fn on_cpu(ctx: u32, kv: KvType, threads: usize) -> Self {
+        Self { gpu_layers: GpuLayers::Count(0), ..Self::usual(ctx, kv, threads) }
+    }
+
+    /// As much as fits on the GPU, evaluated as usual.
+    pub(crate) fn usual(ctx: u32, kv: KvType, threads: usize) -> Self {
+        Self {
+            gpu_layers: GpuLayers::Auto,
+            device: None,
+            ctx,
+            kv,
+            flash: Flash::Auto,
+            threads,
+            threads_batch: threads,
+            batch: BATCH,
+            ubatch: BATCH,
+        }
+    }
 }
 
 /// What became of the tokens given to [`Engine::feed`].
@@ -152,6 +194,9 @@ pub(crate) trait Engine {
     /// The most tokens that the cache can hold.
     fn window(&self) -> usize;
 
+    /// The most tokens that are evaluated at once. [`Self::feed`] takes more, and evaluates them in turn.
+    fn batch(&self) -> usize;
+
     /// Keep the first `len` tokens in the cache and forget the rest. Answers how many could be kept: `len`, or where
     /// this kind of memory cannot go back so far the tokens before the last [`Self::mark`] that it can, perhaps none.
     fn truncate(&mut self, len: usize) -> Result<usize>;
@@ -182,6 +227,10 @@ pub(crate) trait Engine {
     /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so. Only with `output` can
     /// the next token be sampled afterwards; for a large vocabulary that costs as much as some tokens of a prompt.
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed>;
+
+    /// Wait until all that was fed has been evaluated: a GPU goes on by itself.
+    #[allow(dead_code, reason = "its callers come next")]
+    fn wait(&mut self);
 
     /// Start an answer: a fresh sampler whose penalties know `history`.
     fn begin(&mut self, sampling: &Sampling, history: &[Token]) -> Result<()>;

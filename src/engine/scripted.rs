@@ -115,6 +115,10 @@ impl Engine for Scripted {
         self.window
     }
 
+    fn batch(&self) -> usize {
+        512
+    }
+
     fn truncate(&mut self, len: usize) -> Result<usize> {
         if len < self.cache.len() {
             self.marks.retain(|mark| *mark <= len);
@@ -188,6 +192,8 @@ impl Engine for Scripted {
         }
         Ok(Fed::All)
     }
+
+    fn wait(&mut self) {}
 
     fn begin(&mut self, _: &Sampling, _: &[Token]) -> Result<()> {
         self.current = self.answers.pop_front().unwrap_or_default();

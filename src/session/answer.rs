@@ -12,9 +12,6 @@ use super::{Event, Finish, Metrics, Options, Outcome, Overflow, Session, Sink, T
 use crate::engine::{Engine, Fed, Token};
 use crate::error::Result;
 
-/// Tokens evaluated between two progress reports.
-const CHUNK: usize = 512;
-
 /// The first tokens of a raw text that stay in any case: models need somewhere to put attention that they have no
 /// use for ("attention sinks", Xiao et al., Efficient Streaming Language Models with Attention Sinks, 2023).
 const SINKS: usize = 4;
@@ -28,6 +25,7 @@ pub(super) enum Room {
 }
 
 /// One answer in the making.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Answer<'s, 'o, E: Engine> {
     pub(super) session: &'s mut Session<E>,
     options: &'o Options,
@@ -42,6 +40,8 @@ pub(super) struct Answer<'s, 'o, E: Engine> {
     chat: bool,
     /// Cached tokens may move to where others were dropped.
     may_shift: bool,
+    /// No token ends it.
+    pub(super) endless: bool,
     splitter: Splitter,
     tags: Option<Tags>,
     pub(super) outcome: Outcome,
@@ -72,6 +72,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             stream: Vec::new(),
             chat: true,
             may_shift: false,
+            endless: false,
             outcome: Outcome {
                 finish: Finish::Interrupted,
                 text: String::new(),
@@ -198,7 +199,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         let mut done = done;
         while done < wanted.len() {
             let stop = stops.iter().flatten().find(|stop| **stop > done);
-            let end = stop.map_or(wanted.len(), |stop| *stop).min(done + CHUNK);
+            let end = stop.map_or(wanted.len(), |stop| *stop).min(done + self.session.engine.batch());
             if sink(Event::Prefill { done: done - from, total }).is_break()
                 || self.feed(&wanted[done..end], end == wanted.len())?.is_break()
             {
@@ -245,7 +246,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
                 return Ok(Finish::Length);
             }
             let token = self.session.engine.sample()?;
-            if self.session.engine.is_end(token) {
+            if !self.endless && self.session.engine.is_end(token) {
                 return Ok(Finish::EndOfTurn);
             }
             self.stream.push(token);

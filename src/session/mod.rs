@@ -15,6 +15,8 @@ pub(crate) mod cache;
 mod keep;
 pub(crate) mod metrics;
 pub(crate) mod prompt;
+#[allow(dead_code, reason = "its callers come next")]
+pub(crate) mod speed;
 pub(crate) mod template;
 pub(crate) mod text;
 pub(crate) mod transcript;

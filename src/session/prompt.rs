@@ -279,6 +279,14 @@ mod tests {
             unreachable!()
         }
 
+        fn batch(&self) -> usize {
+            unreachable!()
+        }
+
+        fn wait(&mut self) {
+            unreachable!()
+        }
+
         fn goes_back(&self) -> bool {
             unreachable!()
         }

@@ -10,7 +10,7 @@ use crate::cli::load;
 use crate::cli::models::columns;
 use crate::cli::ui::Ui;
 use crate::engine::quality::{self, Comparison, Estimate, Evaluation, Event, Grade, Measuring};
-use crate::engine::{GpuLayers, KvType, LoadPlan};
+use crate::engine::{KvType, LoadPlan};
 use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
 use crate::machine;
@@ -95,13 +95,7 @@ pub(super) fn alone(ui: &mut Ui, args: &QuantizeArgs, path: &Path) -> Result<()>
 
 /// Where a model goes to be looked into.
 pub(super) fn load_plan(args: &QuantizeArgs) -> LoadPlan {
-    LoadPlan {
-        gpu_layers: GpuLayers::Auto,
-        device: None,
-        ctx: 512,
-        threads: args.threads.map_or_else(machine::threads, usize::from),
-        kv: KvType::F16,
-    }
+    LoadPlan::usual(512, KvType::F16, args.threads.map_or_else(machine::threads, usize::from))
 }
 
 /// Do both models and what measuring takes fit into memory at once?

@@ -1,12 +1,11 @@
 use super::*;
-use crate::engine::GpuLayers;
 use crate::engine::tiny_gguf::{FEED_FORWARD, LAYERS, Tensor, Tiny, Value, WIDTH};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 const EXPERTS: u64 = 4;
 
 fn plan() -> LoadPlan {
-    LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx: 0, threads: 2, kv: KvType::Q8_0 }
+    LoadPlan::on_cpu(0, KvType::Q8_0, 2)
 }
 
 /// A text of so many different sentences.

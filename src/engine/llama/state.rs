@@ -143,12 +143,12 @@ mod tests {
 
     use super::*;
     use crate::engine::llama::Brake;
-    use crate::engine::{Engine, GpuLayers, KvType, Sampling};
+    use crate::engine::{Engine, KvType, Sampling};
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 
     fn plan(ctx: u32, kv: KvType) -> LoadPlan {
-        LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 1, kv }
+        LoadPlan::on_cpu(ctx, kv, 1)
     }
 
     fn weights(plan: &LoadPlan) -> Weights {

@@ -8,7 +8,7 @@ const PROMPT: &str =
     "<|im_start|>user\nTell me a story about a fox named Lily.<|im_end|>\n<|im_start|>assistant\n";
 
 fn weights(ctx: u32, kv: KvType) -> Weights {
-    let plan = LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 1, kv };
+    let plan = LoadPlan::on_cpu(ctx, kv, 1);
     Weights::load(Path::new(DEMO), &plan, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -145,8 +145,7 @@ fn control_tokens_are_tokens_only_where_they_are_meant() {
 
 #[test]
 fn loading_stops_when_it_is_told_to_and_names_what_is_wrong() {
-    let plan =
-        LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx: 256, threads: 1, kv: KvType::F16 };
+    let plan = LoadPlan::on_cpu(256, KvType::F16, 1);
     let stopped = Weights::load(Path::new(DEMO), &plan, &mut |_| ControlFlow::Break(())).err().unwrap();
     assert_eq!(stopped.kind, Kind::Interrupted);
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::engine::llama::Brake;
-use crate::engine::{GpuLayers, KvType, LoadPlan};
+use crate::engine::{KvType, LoadPlan};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
 const CHECK: &str = include_str!("../../../assets/check/check.txt");
@@ -165,7 +165,7 @@ fn a_report_can_stop_the_work_and_a_broken_model_does() {
 }
 
 fn plan(threads: usize) -> LoadPlan {
-    LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx: 4096, threads, kv: KvType::Q4_0 }
+    LoadPlan::on_cpu(4096, KvType::Q4_0, threads)
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::*;
 use crate::engine::llama::Weights;
 use crate::engine::log::lines_of;
-use crate::engine::{Engine, Fed, GpuLayers, LoadPlan, Sampling};
+use crate::engine::{Engine, Fed, LoadPlan, Sampling};
 use crate::model::gguf::Header;
 use crate::model::gguf::tiny_gguf::{KINDS, Kind, Tiny, Value};
 
 fn weights(path: &Path, ctx: u32, kv: KvType) -> Weights {
-    let plan = LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 1, kv };
+    let plan = LoadPlan::on_cpu(ctx, kv, 1);
     Weights::load(path, &plan, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

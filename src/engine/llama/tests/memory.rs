@@ -8,7 +8,7 @@ fn load(tiny: &Tiny, ctx: u32, kv: KvType) -> Weights {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiny.gguf");
     tiny.write(&path);
-    let plan = LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 1, kv };
+    let plan = LoadPlan::on_cpu(ctx, kv, 1);
     Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

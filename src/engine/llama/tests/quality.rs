@@ -13,7 +13,7 @@ const SINKS: usize = 4;
 /// those before it.
 fn log_probabilities(window: usize, kv: KvType) -> Vec<f64> {
     let ctx = u32::try_from(window).unwrap();
-    let plan = LoadPlan { gpu_layers: GpuLayers::Count(0), device: None, ctx, threads: 2, kv };
+    let plan = LoadPlan::on_cpu(ctx, kv, 2);
     let folder = std::env::var("INFER_TEST_MODELS").expect("`make test-real` sets it");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("SmolLM2-135M-Instruct.Q4_1.gguf");
     let weights = Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
