@@ -1,6 +1,8 @@
 //! The person's floor: parse, do one thing, render the error, pick the exit code.
 
 mod args;
+#[allow(dead_code, reason = "called when `infer bench` is there")]
+mod bench;
 mod cache;
 mod chat;
 mod commands;

@@ -1,0 +1,3 @@
+//! What `infer bench` shows.
+
+pub(crate) mod row;
