@@ -41,7 +41,7 @@ fn parse_list(list: &str) -> Vec<usize> {
 /// Bytes that can be used without swapping, within the limits of the control groups that the process is in. `None`
 /// where it can't be told.
 pub(crate) fn memory_available() -> Option<u64> {
-    let free = mem_available(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let free = kib_line(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).ok();
     let limits = group_folders(&groups).into_iter().filter_map(|folder| {
@@ -49,6 +49,34 @@ pub(crate) fn memory_available() -> Option<u64> {
         group_available(&max, &current, &read(&folder, "memory.stat").unwrap_or_default())
     });
     Some(limits.fold(free, u64::min))
+}
+
+/// Bytes of memory that this process has used at most, and uses now. Pages of a model's file count while they are mapped.
+pub(crate) fn memory_used() -> Option<(u64, u64)> {
+    used(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// From now on, the most is what is used from here on.
+pub(crate) fn forget_memory_peak() {
+    // Where the kernel does not know it, the peak is that of the whole process.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Bytes that this process has made the disks read.
+pub(crate) fn disk_reads() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok())
+}
+
+fn used(status: &str) -> Option<(u64, u64)> {
+    Some((kib_line(status, "VmHWM:")?, kib_line(status, "VmRSS:")?))
+}
+
+/// Bytes of a line such as `VmRSS:   2048 kB`.
+fn kib_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The folder of the process's group of version 2 and those above it, each of which can have a limit.
@@ -79,12 +107,6 @@ fn driver_version(text: &str) -> Option<String> {
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-fn mem_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,8 +122,11 @@ mod tests {
         ] {
             assert_eq!(parse_list(list), expected, "{list:?}");
         }
-        assert_eq!(mem_available("MemTotal:  9 kB\nMemAvailable:   2048 kB\n"), Some(2_097_152));
-        assert_eq!(mem_available("MemTotal: 9 kB\n"), None);
+        let meminfo = "MemTotal:  9 kB\nMemAvailable:   2048 kB\n";
+        assert_eq!(kib_line(meminfo, "MemAvailable:"), Some(2_097_152));
+        assert_eq!(kib_line("MemTotal: 9 kB\n", "MemAvailable:"), None);
+        assert_eq!(used("VmHWM:\t 3 kB\nVmRSS:\t 2 kB\n"), Some((3072, 2048)));
+        assert_eq!(used("VmHWM: 3 kB\n"), None);
     }
 
     #[test]
@@ -124,6 +149,18 @@ mod tests {
         let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\nGCC version: 12.3.0\n";
         assert_eq!(driver_version(text).as_deref(), Some("580.82.07"));
         assert_eq!(driver_version("GCC version: 12.3.0\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_peak_is_that_since_it_was_forgotten() {
+        let page = vec![1_u8; 64 << 20];
+        let (peak, _) = memory_used().unwrap();
+        assert!(peak >= 64 << 20 && disk_reads().is_some());
+        drop(std::hint::black_box(page));
+        forget_memory_peak();
+        let (peak, now) = memory_used().unwrap();
+        assert!(now <= peak, "{now} {peak}");
     }
 
     #[test]

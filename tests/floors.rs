@@ -18,7 +18,7 @@ const FLOORS: [(&str, &[&str]); 7] = [
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.
-const HOMES: [(&str, &str); 19] = [
+const HOMES: [(&str, &str); 20] = [
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("directories", "cli/dirs"),
@@ -31,6 +31,7 @@ const HOMES: [(&str, &str); 19] = [
     ("tokio", "model/hub"),
     ("futures_util", "model/hub"),
     ("sha2", "model/hub"),
+    ("rustix", "model/page_cache"),
     ("toml", "model/registry"),
     ("strsim", "model"),
     ("fs4", "model/store"),

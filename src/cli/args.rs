@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use super::sessions::Name;
+use crate::engine::KvType;
 use crate::model::recipe::Target;
+
+mod bench;
+
+pub(crate) use bench::{BenchArgs, OutputArg};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,6 +166,9 @@ pub(crate) enum Command {
     /// Check this machine and this build, and say what to do about what is not right
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Measure how fast models are here, and how near to what this machine allows
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
     /// Make a smaller INT8 or INT4 model of a file, and measure what was lost
     #[command(after_help = QUANTIZE_EXAMPLES)]
     Quantize(QuantizeArgs),
@@ -636,6 +644,16 @@ pub(crate) enum KvArg {
     Q8_0,
     #[value(name = "q4_0", alias = "int4")]
     Q4_0,
+}
+
+impl From<KvArg> for KvType {
+    fn from(arg: KvArg) -> Self {
+        match arg {
+            KvArg::F16 => Self::F16,
+            KvArg::Q8_0 => Self::Q8_0,
+            KvArg::Q4_0 => Self::Q4_0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -1,3 +1,235 @@
-//! What `infer bench` shows.
+//! `infer bench`: what this machine did with a model, test by test.
 
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use self::output::Output;
+use self::row::{About, Environment, Load, Planned, Row, Settings, Test};
+use self::work::Left;
+use super::args::BenchArgs;
+use super::pull::Found;
+use super::ui::{Bar, Ui};
+use super::{load, pull, version};
+use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
+use crate::engine::{DeviceKind, Flash, LoadPlan, placement};
+use crate::error::{Error, Kind, Result};
+use crate::human::Seconds;
+use crate::machine;
+use crate::model::gguf::Header;
+use crate::model::page_cache;
+
+mod measure;
+mod output;
 pub(crate) mod row;
+mod work;
+
+pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
+    version::advise_rebuild(ui);
+    let models = args.models.iter().map(|name| Model::find(ui, name, args)).collect::<Result<Vec<_>>>()?;
+    let tests = work::tests(args);
+    if tests.is_empty() {
+        return Err(Error::usage("no test is left").hint("`infer bench MODEL` alone runs the usual ones"));
+    }
+    let planned: Vec<Planned> = models.iter().flat_map(|model| model.planned(&tests)).collect();
+    let mut output = Output::new(args, &planned, ui.columns())?;
+    let mut bench =
+        Bench { args, environment: environment(), left: Left::default(), prefill: None, decode: None };
+    for model in &models {
+        for test in &tests {
+            bench.left.add(Left::whole(*test, args.repetitions).times(model.plans.len() as u64));
+        }
+    }
+    ui.stop_with_brake();
+    output.begin(ui);
+    let measured = models.iter().try_for_each(|model| bench.model(ui, model, &tests, &mut output));
+    output.end(ui);
+    if let Err(error) = measured {
+        // What was measured stands on stdout already, in its form; an error does not belong there.
+        return Err(ui.told(error));
+    }
+    output.judge(ui)
+}
+
+/// A model to be measured, and how.
+struct Model {
+    found: Found,
+    header: Header,
+    plans: Vec<LoadPlan>,
+}
+
+impl Model {
+    fn find(ui: &mut Ui, name: &str, args: &BenchArgs) -> Result<Self> {
+        let found = pull::obtain(ui, name, args.yes)?;
+        let header = Header::open(&found.path)?.with_parts(&found.path)?;
+        header.check_runnable(&found.path)?;
+        let usual = LoadPlan::usual(0, args.kv[0].into(), machine::threads());
+        Ok(Self { found, header, plans: work::plans(args, &usual) })
+    }
+
+    fn planned<'a>(&'a self, tests: &'a [Test]) -> impl Iterator<Item = Planned> + 'a {
+        let planned = |plan: &LoadPlan, test: Test| Planned {
+            model: self.found.name.clone(),
+            settings: settings(plan),
+            test,
+        };
+        self.plans.iter().flat_map(move |plan| tests.iter().map(move |test| planned(plan, *test)))
+    }
+}
+
+/// What all models share.
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    environment: Environment,
+    left: Left,
+    /// Tokens per second, as seen last.
+    prefill: Option<f64>,
+    decode: Option<f64>,
+}
+
+/// A model in memory.
+struct InMemory {
+    weights: Weights,
+    /// What it was loaded by.
+    plan: LoadPlan,
+    about: About,
+    load: Load,
+}
+
+impl Bench<'_> {
+    fn model(&mut self, ui: &mut Ui, model: &Model, tests: &[Test], output: &mut Output) -> Result<()> {
+        let largest = tests.iter().map(|test| work::window(*test)).max().unwrap_or(0);
+        let mut loaded: Option<InMemory> = None;
+        for plan in &model.plans {
+            let plan = LoadPlan { ctx: largest, ..plan.clone() };
+            // Other weights lie elsewhere; all the rest is a matter of the context.
+            let is_there = loaded
+                .as_ref()
+                .is_some_and(|loaded| (loaded.plan.gpu_layers, loaded.plan.kv) == (plan.gpu_layers, plan.kv));
+            let here = match loaded.take().filter(|_| is_there) {
+                Some(here) => here,
+                None => self.load(ui, model, plan.clone())?,
+            };
+            for test in tests {
+                let row = self.test(ui, &here, &plan, *test)?;
+                output.row(ui, row);
+            }
+            loaded = Some(here);
+        }
+        Ok(())
+    }
+
+    /// Load it as if for the first time, and then once more.
+    fn load(&mut self, ui: &mut Ui, model: &Model, plan: LoadPlan) -> Result<InMemory> {
+        let path = &model.found.path;
+        let files = model.header.part_paths(path);
+        files.iter().for_each(|file| page_cache::forget(file));
+        let before = machine::disk_reads();
+        let (weights, first) = timed(ui, path, &plan)?;
+        // Only who reads the file from the disk has seen a cold load.
+        let read = before.zip(machine::disk_reads()).map(|(before, after)| after.saturating_sub(before));
+        let is_cold = read.is_some_and(|read| read > model.header.file_bytes / 2);
+        drop(weights);
+        let (weights, second) = timed(ui, path, &plan)?;
+        let (kind, bytes, params) = weights.about();
+        let filename = path.to_string_lossy().into_owned();
+        Ok(InMemory {
+            weights,
+            plan,
+            about: About { name: model.found.name.clone(), filename, kind, bytes, params },
+            load: Load { cold: is_cold.then_some(first), warm: Some(second) },
+        })
+    }
+
+    fn test(&mut self, ui: &mut Ui, here: &InMemory, plan: &LoadPlan, test: Test) -> Result<Row> {
+        let at = Timestamp::now();
+        machine::forget_memory_peak();
+        let plan = LoadPlan { ctx: work::window(test), ..plan.clone() };
+        let llama = here.weights.open_by(&plan, ui.brake())?;
+        let repetitions = self.args.repetitions;
+        let mut after = self.left;
+        after.take(Left::whole(test, repetitions));
+        let bar = ui.watching();
+        self.show(&bar, &here.about.name, test);
+        let report = &mut |done: Left, time: Duration| {
+            self.see(done, time);
+            self.left.take(done);
+            self.show(&bar, &here.about.name, test);
+        };
+        let measured = measure::measure(llama, test, repetitions, report)?;
+        drop(bar);
+        let Some(measured) = measured else { return Err(Error::new(Kind::Interrupted, "interrupted")) };
+        self.left = after;
+        Ok(Row {
+            run: self.environment.clone(),
+            model: here.about.clone(),
+            settings: settings(&plan),
+            test,
+            samples: measured.samples,
+            at,
+            answer: measured.answer,
+            load: here.load.clone(),
+            roofline: None,
+            memory: measured.memory,
+        })
+    }
+
+    /// The speed of what was done last; an answer has both in it.
+    fn see(&mut self, done: Left, time: Duration) {
+        match (done.rate(time), done.generated) {
+            (Some(rate), 0) => self.prefill = Some(rate),
+            (Some(rate), _) if done.prompt == 0 => self.decode = Some(rate),
+            _ => {}
+        }
+    }
+
+    fn show(&self, bar: &Bar, name: &str, test: Test) {
+        let left = self.left.time(self.prefill, self.decode);
+        let left = left.map(|left| format!(", about {} left", Seconds(left.as_secs_f64().ceil())));
+        bar.say(&format!("{name}: {test}{}", left.unwrap_or_default()));
+    }
+}
+
+/// Load, and open a context as `run` does.
+fn timed(ui: &Ui, path: &std::path::Path, plan: &LoadPlan) -> Result<(Weights, Duration)> {
+    let started = Instant::now();
+    let weights = load::load_weights(ui, path, plan)?;
+    drop(weights.open(ui.brake())?);
+    Ok((weights, started.elapsed()))
+}
+
+fn settings(plan: &LoadPlan) -> Settings {
+    Settings {
+        batch: plan.batch,
+        ubatch: plan.ubatch,
+        threads: plan.threads,
+        threads_batch: plan.threads_batch,
+        kv: plan.kv,
+        gpu_layers: plan.gpu_layers,
+        flash: match plan.flash {
+            Flash::Auto => None,
+            Flash::On => Some(true),
+            Flash::Off => Some(false),
+        },
+        device: plan.device.clone(),
+    }
+}
+
+fn environment() -> Environment {
+    let devices = placement::devices();
+    let described = |kind: DeviceKind| {
+        let of_kind = devices.iter().filter(|device| device.kind == kind);
+        of_kind.map(|device| device.description.trim()).collect::<Vec<_>>().join(", ")
+    };
+    let mut backends: Vec<&str> =
+        devices.iter().filter(|d| d.kind != DeviceKind::Cpu).map(|d| d.backend.as_str()).collect();
+    backends.dedup();
+    Environment {
+        build_commit: "unknown".to_owned(),
+        build_number: LLAMA_CPP_BUILD.trim_start_matches('b').parse().unwrap_or(0),
+        backends: if backends.is_empty() { "CPU".to_owned() } else { backends.join(",") },
+        cpu_info: described(DeviceKind::Cpu),
+        gpu_info: described(DeviceKind::Gpu),
+        infer_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

@@ -102,7 +102,7 @@ fn store(
     store.map_err(|e| ui.detail(&format!("cache: not in use: {}", e.message))).ok()
 }
 
-fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
+pub(super) fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weights> {
     ui.stop_with_brake();
     let mut bar = ui.progress("loading", 1000);
     let weights = Weights::load(path, plan, &mut |share| {

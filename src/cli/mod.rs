@@ -1,7 +1,6 @@
 //! The person's floor: parse, do one thing, render the error, pick the exit code.
 
 mod args;
-#[allow(dead_code, reason = "called when `infer bench` is there")]
 mod bench;
 mod cache;
 mod chat;
@@ -53,7 +52,10 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error, json),
     };
-    if matches!(cli.command, Some(Command::Run(_) | Command::Chat(_) | Command::Quantize(_))) {
+    if matches!(
+        cli.command,
+        Some(Command::Run(_) | Command::Chat(_) | Command::Quantize(_) | Command::Bench(_))
+    ) {
         spin::shorten_if_busy(argv);
     }
     let mut ui = Ui::new(cli.volume);
@@ -77,6 +79,7 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::Rm(args)) => models::remove(ui, &args),
         Some(Command::Cache { command }) => cache::run(ui, &command),
         Some(Command::Doctor(args)) => doctor::run(ui, &args),
+        Some(Command::Bench(args)) => bench::run(ui, &args),
         Some(Command::Quantize(args)) => quantize::run(ui, &args),
         Some(Command::QuantizeWorker { .. }) => quantize::worker::work(ui),
         Some(Command::Completions { shell }) => {

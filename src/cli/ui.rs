@@ -269,6 +269,14 @@ impl Ui {
         }
     }
 
+    /// Say an error now, because what stands on stdout is complete; what is left of it is the exit code.
+    pub(crate) fn told(&mut self, error: Error) -> Error {
+        if error.kind != Kind::Interrupted && !error.message.is_empty() {
+            self.error(&error);
+        }
+        Error::new(error.kind, "")
+    }
+
     fn line_styled(&mut self, label: &str, on: &str, off: &str, text: &str) {
         self.stderr(&format!("{on}{label}{off}{}\n", escape(&text.replace(['\n', '\r'], " "))));
     }
@@ -290,6 +298,11 @@ impl Ui {
     /// A bar over `total` steps, on a terminal and when the work lasts. Not between the lines of `--verbose`.
     pub(crate) fn progress(&self, label: &str, total: u64) -> Bar {
         Bar::new(label, total, self.draws_bars())
+    }
+
+    /// Changing words about work whose length is not known, on a terminal.
+    pub(crate) fn watching(&self) -> Bar {
+        Bar::words("", self.draws_bars())
     }
 
     /// Bars for files that are fetched, on a terminal. Not between the lines of `--verbose`, nor where events are told on

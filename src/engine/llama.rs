@@ -114,6 +114,24 @@ impl Weights {
         self.open_with(self.context, brake)
     }
 
+    /// Open a context by another plan than the one it was loaded by; the weights stay where they are.
+    pub(crate) fn open_by(&self, plan: &LoadPlan, brake: Brake) -> Result<Llama<'_>> {
+        self.open_with(context_params(plan), brake)
+    }
+
+    /// llama.cpp's own words for the model, such as `llama 135M Q4_1`; bytes of its tensors; its parameters.
+    pub(crate) fn about(&self) -> (String, u64, u64) {
+        let model = self.model.as_ptr();
+        let mut text = [0_u8; 128];
+        // SAFETY: plain getters on a valid model; the text is cut to the buffer and ends with a zero.
+        let (bytes, parameters) = unsafe {
+            sys::llama_model_desc(model, text.as_mut_ptr().cast(), text.len());
+            (sys::llama_model_size(model), sys::llama_model_n_params(model))
+        };
+        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+        (text.to_string_lossy().into_owned(), bytes, parameters)
+    }
+
     /// Open a context for [`Llama::evaluate`] with room for the logits of `outputs` tokens, not of a whole batch.
     pub(super) fn open_for(&self, outputs: u32, brake: Brake) -> Result<Llama<'_>> {
         self.open_with(sys::llama_context_params { n_outputs_max: outputs, ..self.context }, brake)

@@ -112,7 +112,6 @@ impl fmt::Display for KvType {
 /// Whether attention is computed in one pass that never holds the whole matrix of scores (Dao et al., "`FlashAttention`",
 /// 2022).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "its callers come next")]
 pub(crate) enum Flash {
     /// Where llama.cpp knows that the device can.
     Auto,
@@ -121,7 +120,7 @@ pub(crate) enum Flash {
 }
 
 /// Where a model goes, how large its cache is and how it is evaluated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadPlan {
     pub(crate) gpu_layers: GpuLayers,
     /// A device, or a family of them such as `cuda`; `cpu` for none.
@@ -229,7 +228,6 @@ pub(crate) trait Engine {
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed>;
 
     /// Wait until all that was fed has been evaluated: a GPU goes on by itself.
-    #[allow(dead_code, reason = "its callers come next")]
     fn wait(&mut self);
 
     /// Start an answer: a fresh sampler whose penalties know `history`.

@@ -17,6 +17,7 @@ pub(crate) mod gguf;
 pub(crate) mod hub;
 pub(crate) mod imatrix;
 pub(crate) mod name;
+pub(crate) mod page_cache;
 pub(crate) mod pull;
 pub(crate) mod quant;
 pub(crate) mod recipe;

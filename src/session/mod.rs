@@ -15,7 +15,6 @@ pub(crate) mod cache;
 mod keep;
 pub(crate) mod metrics;
 pub(crate) mod prompt;
-#[allow(dead_code, reason = "its callers come next")]
 pub(crate) mod speed;
 pub(crate) mod template;
 pub(crate) mod text;

@@ -75,6 +75,13 @@ pub(crate) fn text_of<E: Engine>(engine: &E, text: &str, count: usize) -> Result
 }
 
 impl<E: Engine> Session<E> {
+    /// Empty the cache.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        let kept = self.engine.truncate(0)?;
+        self.cache.truncate(kept);
+        Ok(())
+    }
+
     /// Answer a prompt of just these tokens with just as many as the options want: no token ends the answer early.
     pub(crate) fn measure(
         &mut self,
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_as_long_as_wanted_whatever_the_model_says() {
-        let engine = Scripted::new(64, &["hi", "hi"]);
+        let engine = Scripted::new(64, &["hi", "hi", "hi"]);
         let prompt = text_of(&engine, "abc", 10).unwrap();
         let mut session = Session::new(engine, None);
         let options = Options {
@@ -150,10 +157,13 @@ mod tests {
             keep: 0,
             now: crate::session::Now::default(),
         };
-        for cached in [0, 9] {
+        for cached in [0, 9, 0] {
             let outcome = session.measure(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap();
             assert_eq!((outcome.finish, outcome.metrics.generated), (Finish::Length, 6));
             assert_eq!((outcome.metrics.prompt, outcome.metrics.cached), (10, cached));
+            if cached > 0 {
+                session.forget().unwrap();
+            }
         }
     }
 }

@@ -28,6 +28,15 @@ pub(crate) struct Row {
     pub(crate) memory: Memory,
 }
 
+/// A row before it is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    /// As the person named it.
+    pub(crate) model: String,
+    pub(crate) settings: Settings,
+    pub(crate) test: Test,
+}
+
 /// The program and the machine, the same in every row of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {

@@ -9,11 +9,7 @@ use crate::model::gguf::Shape;
 
 /// The type wanted, where it makes a difference.
 pub(super) fn choose(ui: &mut Ui, wanted: KvArg, shape: &Shape) -> Result<KvType> {
-    let kv = match wanted {
-        KvArg::F16 => KvType::F16,
-        KvArg::Q8_0 => KvType::Q8_0,
-        KvArg::Q4_0 => KvType::Q4_0,
-    };
+    let kv = wanted.into();
     let usable = usable(kv, shape)?;
     if usable != kv {
         ui.note(&format!("the model keeps no keys and values: `--kv {kv}` changes nothing"));

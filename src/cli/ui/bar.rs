@@ -52,6 +52,13 @@ impl Bar {
         }
     }
 
+    /// Other words.
+    pub(crate) fn say(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text.to_owned());
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.0.take() {
             bar.finish_and_clear();
