@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod bars;
+mod bench;
 mod cache;
 mod chat;
 #[cfg(unix)]

@@ -19,20 +19,28 @@ use crate::machine;
 use crate::model::gguf::Header;
 use crate::model::page_cache;
 
+mod json;
+mod markdown;
 mod measure;
 mod output;
-pub(crate) mod row;
+mod row;
+mod settings;
+mod table;
 mod work;
 
 pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     version::advise_rebuild(ui);
-    let models = args.models.iter().map(|name| Model::find(ui, name, args)).collect::<Result<Vec<_>>>()?;
     let tests = work::tests(args);
     if tests.is_empty() {
         return Err(Error::usage("no test is left").hint("`infer bench MODEL` alone runs the usual ones"));
     }
+    if let Some(device) = &args.device {
+        placement::named(device)?;
+    }
+    let find = |name: &String| Model::find(ui, name, args, largest(&tests));
+    let models = args.models.iter().map(find).collect::<Result<Vec<_>>>()?;
     let planned: Vec<Planned> = models.iter().flat_map(|model| model.planned(&tests)).collect();
-    let mut output = Output::new(args, &planned, ui.columns())?;
+    let mut output = Output::new(args, &planned, ui.columns());
     let mut bench =
         Bench { args, environment: environment(), left: Left::default(), prefill: None, decode: None };
     for model in &models {
@@ -46,9 +54,9 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     output.end(ui);
     if let Err(error) = measured {
         // What was measured stands on stdout already, in its form; an error does not belong there.
-        return Err(ui.told(error));
+        return Err(ui.told(&error));
     }
-    output.judge(ui)
+    Ok(())
 }
 
 /// A model to be measured, and how.
@@ -59,10 +67,15 @@ struct Model {
 }
 
 impl Model {
-    fn find(ui: &mut Ui, name: &str, args: &BenchArgs) -> Result<Self> {
+    fn find(ui: &mut Ui, name: &str, args: &BenchArgs, window: u32) -> Result<Self> {
         let found = pull::obtain(ui, name, args.yes)?;
         let header = Header::open(&found.path)?.with_parts(&found.path)?;
         header.check_runnable(&found.path)?;
+        load::check_positions(&header, window)?;
+        let shape = header.shape();
+        for kv in &args.kv {
+            load::kv::choose(ui, *kv, &shape)?;
+        }
         let usual = LoadPlan::usual(0, args.kv[0].into(), machine::threads());
         Ok(Self { found, header, plans: work::plans(args, &usual) })
     }
@@ -70,7 +83,7 @@ impl Model {
     fn planned<'a>(&'a self, tests: &'a [Test]) -> impl Iterator<Item = Planned> + 'a {
         let planned = |plan: &LoadPlan, test: Test| Planned {
             model: self.found.name.clone(),
-            settings: settings(plan),
+            settings: chosen(plan),
             test,
         };
         self.plans.iter().flat_map(move |plan| tests.iter().map(move |test| planned(plan, *test)))
@@ -98,7 +111,7 @@ struct InMemory {
 
 impl Bench<'_> {
     fn model(&mut self, ui: &mut Ui, model: &Model, tests: &[Test], output: &mut Output) -> Result<()> {
-        let largest = tests.iter().map(|test| work::window(*test)).max().unwrap_or(0);
+        let largest = largest(tests);
         let mut loaded: Option<InMemory> = None;
         for plan in &model.plans {
             let plan = LoadPlan { ctx: largest, ..plan.clone() };
@@ -108,37 +121,15 @@ impl Bench<'_> {
                 .is_some_and(|loaded| (loaded.plan.gpu_layers, loaded.plan.kv) == (plan.gpu_layers, plan.kv));
             let here = match loaded.take().filter(|_| is_there) {
                 Some(here) => here,
-                None => self.load(ui, model, plan.clone())?,
+                None => load_twice(ui, model, plan.clone())?,
             };
             for test in tests {
                 let row = self.test(ui, &here, &plan, *test)?;
-                output.row(ui, row);
+                output.row(ui, &row);
             }
             loaded = Some(here);
         }
         Ok(())
-    }
-
-    /// Load it as if for the first time, and then once more.
-    fn load(&mut self, ui: &mut Ui, model: &Model, plan: LoadPlan) -> Result<InMemory> {
-        let path = &model.found.path;
-        let files = model.header.part_paths(path);
-        files.iter().for_each(|file| page_cache::forget(file));
-        let before = machine::disk_reads();
-        let (weights, first) = timed(ui, path, &plan)?;
-        // Only who reads the file from the disk has seen a cold load.
-        let read = before.zip(machine::disk_reads()).map(|(before, after)| after.saturating_sub(before));
-        let is_cold = read.is_some_and(|read| read > model.header.file_bytes / 2);
-        drop(weights);
-        let (weights, second) = timed(ui, path, &plan)?;
-        let (kind, bytes, params) = weights.about();
-        let filename = path.to_string_lossy().into_owned();
-        Ok(InMemory {
-            weights,
-            plan,
-            about: About { name: model.found.name.clone(), filename, kind, bytes, params },
-            load: Load { cold: is_cold.then_some(first), warm: Some(second) },
-        })
     }
 
     fn test(&mut self, ui: &mut Ui, here: &InMemory, plan: &LoadPlan, test: Test) -> Result<Row> {
@@ -163,7 +154,7 @@ impl Bench<'_> {
         Ok(Row {
             run: self.environment.clone(),
             model: here.about.clone(),
-            settings: settings(&plan),
+            settings: chosen(&plan),
             test,
             samples: measured.samples,
             at,
@@ -190,6 +181,29 @@ impl Bench<'_> {
     }
 }
 
+/// Load it as if for the first time, and then once more.
+fn load_twice(ui: &mut Ui, model: &Model, plan: LoadPlan) -> Result<InMemory> {
+    let path = &model.found.path;
+    for file in model.header.part_paths(path) {
+        page_cache::forget(&file);
+    }
+    let before = machine::disk_reads();
+    let (weights, first) = timed(ui, path, &plan)?;
+    // Only who reads the file from the disk has seen a cold load.
+    let read = before.zip(machine::disk_reads()).map(|(before, after)| after.saturating_sub(before));
+    let is_cold = read.is_some_and(|read| read > model.header.file_bytes / 2);
+    drop(weights);
+    let (weights, second) = timed(ui, path, &plan)?;
+    let (kind, bytes, params) = weights.about();
+    let filename = path.to_string_lossy().into_owned();
+    Ok(InMemory {
+        weights,
+        plan,
+        about: About { name: model.found.name.clone(), filename, kind, bytes, params },
+        load: Load { cold: is_cold.then_some(first), warm: Some(second) },
+    })
+}
+
 /// Load, and open a context as `run` does.
 fn timed(ui: &Ui, path: &std::path::Path, plan: &LoadPlan) -> Result<(Weights, Duration)> {
     let started = Instant::now();
@@ -198,7 +212,12 @@ fn timed(ui: &Ui, path: &std::path::Path, plan: &LoadPlan) -> Result<(Weights, D
     Ok((weights, started.elapsed()))
 }
 
-fn settings(plan: &LoadPlan) -> Settings {
+/// The window of the largest test.
+fn largest(tests: &[Test]) -> u32 {
+    tests.iter().map(|test| work::window(*test)).max().unwrap_or(0)
+}
+
+fn chosen(plan: &LoadPlan) -> Settings {
     Settings {
         batch: plan.batch,
         ubatch: plan.ubatch,

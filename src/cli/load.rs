@@ -24,7 +24,7 @@ use crate::model::gguf::{Header, Shape};
 use crate::session::cache::{Key, PrefixStore};
 use crate::session::{Options, Overflow, Template, Think};
 
-mod kv;
+pub(super) mod kv;
 
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {
@@ -162,7 +162,7 @@ fn check_keep(keep: Option<u32>, ctx: u32) -> Result<()> {
 }
 
 /// A model that learned its positions has none beyond.
-fn check_positions(header: &Header, ctx: u32) -> Result<()> {
+pub(super) fn check_positions(header: &Header, ctx: u32) -> Result<()> {
     let positions = header.tensor("position_embd.weight").and_then(|tensor| tensor.dims.get(1));
     match positions {
         Some(&positions) if u64::from(ctx) > positions => {

@@ -174,9 +174,7 @@ impl Ui {
         self.clear_echo();
         let mut text = value.to_string();
         if self.terminals.stdout {
-            // JSON has an escape of its own for what could harm a terminal.
-            let escaped = |c: char| if is_harmful(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
-            text = text.chars().map(escaped).collect();
+            text = harmless_json(&text);
         }
         self.product(format!("{text}\n").as_bytes())
     }
@@ -270,9 +268,9 @@ impl Ui {
     }
 
     /// Say an error now, because what stands on stdout is complete; what is left of it is the exit code.
-    pub(crate) fn told(&mut self, error: Error) -> Error {
+    pub(crate) fn told(&mut self, error: &Error) -> Error {
         if error.kind != Kind::Interrupted && !error.message.is_empty() {
-            self.error(&error);
+            self.error(error);
         }
         Error::new(error.kind, "")
     }
@@ -415,6 +413,12 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
         format!("{}{}", Escaped(words), &piece[words.len()..])
     });
     Cow::Owned(pieces.collect())
+}
+
+/// JSON has an escape of its own for what could harm a terminal.
+pub(crate) fn harmless_json(text: &str) -> String {
+    let escaped = |c: char| if is_harmful(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    text.chars().map(escaped).collect()
 }
 
 #[cfg(test)]

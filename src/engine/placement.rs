@@ -39,6 +39,18 @@ pub(crate) fn devices() -> Vec<Device> {
         .collect()
 }
 
+/// The devices that a person means by a name, of which there is at least one.
+pub(crate) fn named(wanted: &str) -> Result<Vec<Device>> {
+    let (found, others): (Vec<_>, Vec<_>) = devices().into_iter().partition(|d| d.is_called(wanted));
+    if found.is_empty() {
+        let names: Vec<String> =
+            others.iter().map(|d| format!("`{}`", d.name.to_ascii_lowercase())).collect();
+        let error = Error::failed(format!("no device `{wanted}`; this build sees {}", names.join(", ")));
+        return Err(error.hint("`infer --version -v` lists backends and devices"));
+    }
+    Ok(found)
+}
+
 /// Would a model placed like this have layers on a GPU?
 pub(crate) fn uses_gpu(device: Option<&str>, layers: GpuLayers) -> bool {
     layers != GpuLayers::Count(0)
@@ -119,15 +131,9 @@ impl Placement {
 /// The devices asked for, null-terminated as llama.cpp wants them, or `None` for its own choice.
 pub(super) fn chosen_devices(plan: &LoadPlan) -> Result<Option<Vec<sys::ggml_backend_dev_t>>> {
     let Some(wanted) = plan.device.as_deref() else { return Ok(None) };
-    let all = devices();
-    let found: Vec<&Device> = all.iter().filter(|d| d.is_called(wanted)).collect();
-    if found.is_empty() {
-        let names: Vec<String> = all.iter().map(|d| format!("`{}`", d.name.to_ascii_lowercase())).collect();
-        let error = Error::failed(format!("no device `{wanted}`; this build sees {}", names.join(", ")));
-        return Err(error.hint("`infer --version -v` lists backends and devices"));
-    }
+    let found = named(wanted)?;
     // SAFETY: the indices come from the same list.
-    let get = |d: &&Device| unsafe { sys::ggml_backend_dev_get(d.index) };
+    let get = |d: &Device| unsafe { sys::ggml_backend_dev_get(d.index) };
     let mut list: Vec<_> = found.iter().filter(|d| d.kind != DeviceKind::Cpu).map(get).collect();
     list.push(ptr::null_mut());
     Ok(Some(list))

@@ -1,31 +1,66 @@
-//! Rows to stdout, as they come.
+//! Rows to stdout, as they come, in the form that is wanted.
 
+use super::json::{Format, Writer};
+use super::markdown::Markdown;
 use super::row::{Planned, Row};
-use crate::cli::args::BenchArgs;
+use super::table::{Extras, Table};
+use crate::cli::args::{BenchArgs, OutputArg};
 use crate::cli::ui::Ui;
-use crate::error::Result;
 
-pub(super) struct Output {}
+pub(super) struct Output {
+    form: Form,
+}
+
+enum Form {
+    Table(Table),
+    Markdown(Markdown),
+    Data(Writer),
+}
 
 impl Output {
-    pub(super) fn new(_: &BenchArgs, _: &[Planned], _: Option<usize>) -> Result<Self> {
-        Ok(Self {})
+    pub(super) fn new(args: &BenchArgs, planned: &[Planned], width: Option<usize>) -> Self {
+        let extras = Extras { roofline: true, baseline: args.baseline.is_some() };
+        let form = match if args.json { OutputArg::Json } else { args.output } {
+            OutputArg::Table => Form::Table(Table::new(planned, extras, width)),
+            OutputArg::Md => Form::Markdown(Markdown::new(planned, extras)),
+            OutputArg::Csv => Form::Data(Writer::new(Format::Csv)),
+            OutputArg::Json => Form::Data(Writer::new(Format::Json)),
+            OutputArg::Jsonl => Form::Data(Writer::new(Format::Jsonl)),
+        };
+        Self { form }
     }
-    pub(super) fn begin(&mut self, _: &mut Ui) {}
-    pub(super) fn row(&mut self, ui: &mut Ui, row: Row) {
-        let _ = ui.page(&format!(
-            "{} {:?} {:?} {:?} {:?} {:?} {:?}",
-            row.test,
-            row.median(),
-            row.spread(),
-            row.answer,
-            row.load,
-            row.memory,
-            row.samples
-        ));
+
+    /// What stands before the first row, which may be minutes away.
+    pub(super) fn begin(&mut self, ui: &mut Ui) {
+        if let Form::Data(writer) = &self.form {
+            print(ui, &writer.begin());
+        }
     }
-    pub(super) fn end(&mut self, _: &mut Ui) {}
-    pub(super) fn judge(self, _: &mut Ui) -> Result<()> {
-        Ok(())
+
+    pub(super) fn row(&mut self, ui: &mut Ui, row: &Row) {
+        let ratio = None;
+        let text = match &mut self.form {
+            Form::Table(table) => table.row(row, ratio),
+            Form::Markdown(table) => table.row(row, ratio),
+            Form::Data(writer) => writer.row(row, ratio),
+        };
+        print(ui, &text);
+    }
+
+    /// What belongs behind the last row, whichever that was.
+    pub(super) fn end(&mut self, ui: &mut Ui) {
+        let text = match &self.form {
+            Form::Table(table) => table.end(),
+            Form::Markdown(table) => table.end().to_owned(),
+            Form::Data(writer) => writer.end(),
+        };
+        print(ui, &text);
+    }
+}
+
+/// Whether all of it could be written is asked once, at the end.
+fn print(ui: &mut Ui, text: &str) {
+    if !text.is_empty() {
+        let _ = ui.say(text);
     }
 }

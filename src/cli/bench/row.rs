@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::engine::{GpuLayers, KvType};
 
 /// A row is noisy when its spread is above this share of its median.
-pub(crate) const NOISY: f64 = 0.05;
+pub(crate) const NOISY: f64 = 0.03;
 
 /// One test of one model under one choice of settings.
 #[derive(Debug, Clone)]
@@ -146,6 +146,13 @@ pub(crate) struct Memory {
     pub(crate) vram: Option<u64>,
 }
 
+#[cfg(test)]
+impl From<&Row> for Planned {
+    fn from(row: &Row) -> Self {
+        Self { model: row.model.name.clone(), settings: row.settings.clone(), test: row.test }
+    }
+}
+
 impl Row {
     /// Tokens per second of each repetition.
     pub(crate) fn rates(&self) -> Vec<f64> {
@@ -159,8 +166,8 @@ impl Row {
         quantile(&self.rates(), 0.5)
     }
 
-    /// The width of the middle half of the repetitions as a share of their median, so that one that was disturbed does
-    /// not count. `None` where there are too few to tell.
+    /// Half the width of the middle half of the repetitions as a share of their median: what stands behind `±`. One
+    /// repetition that was disturbed does not count. `None` where there are too few to tell.
     pub(crate) fn spread(&self) -> Option<f64> {
         let rates = self.rates();
         if rates.len() < 3 {
@@ -168,7 +175,12 @@ impl Row {
         }
         let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| quantile(&rates, share));
         let (low, middle, high) = (low?, middle?, high?);
-        (middle > 0.0).then(|| (high - low) / middle)
+        (middle > 0.0).then(|| (high - low) / 2.0 / middle)
+    }
+
+    /// The threads that work in this test; in an answer those that generate.
+    pub(crate) fn threads(&self) -> usize {
+        if self.test.kind == Kind::Prefill { self.settings.threads_batch } else { self.settings.threads }
     }
 
     /// Do the repetitions differ so much that the row should not be relied on?
@@ -247,6 +259,24 @@ pub(super) mod example {
 
     use super::*;
 
+    /// A test of everything.
+    pub(crate) fn full() -> Row {
+        Row {
+            test: Test { kind: Kind::Answer, prompt: 60, generated: 40, depth: 16 },
+            answer: Some(Answer {
+                ttft: Duration::from_millis(400),
+                tpot_p50: Duration::from_micros(12_500),
+                tpot_p95: Duration::from_millis(20),
+                end_to_end: Duration::from_secs(1),
+                cache_hit: Some(0.25),
+            }),
+            load: Load { cold: Some(Duration::from_millis(300)), warm: Some(Duration::from_millis(50)) },
+            roofline: Some(Roofline { tokens_per_second: 125.0, bound: Bound::Bandwidth }),
+            memory: Memory { peak: Some(3_000_000), steady: Some(2_000_000), vram: Some(1_000_000) },
+            ..row(&[1000, 1000, 1000])
+        }
+    }
+
     /// A decode test whose repetitions took so many milliseconds.
     pub(crate) fn row(millis: &[u64]) -> Row {
         Row {
@@ -297,7 +327,7 @@ mod tests {
             (&[][..], None, None),
             (&[1000], Some(100.0), None),
             (&[1000, 500], Some(150.0), None),
-            (&[1000, 500, 1000], Some(100.0), Some(0.5)),
+            (&[1000, 500, 1000], Some(100.0), Some(0.25)),
             (&[1000, 500, 1000, 1000, 2000], Some(100.0), Some(0.0)),
         ] {
             let row = row(millis);
@@ -308,8 +338,8 @@ mod tests {
     #[test]
     fn one_disturbed_repetition_does_not_make_a_row_noisy() {
         assert!(!row(&[1000, 1000, 1000, 1000, 9000]).is_noisy());
-        assert!(!row(&[1000, 1000, 1020, 1040, 1050]).is_noisy());
-        assert!(row(&[1000, 1000, 1050, 1060, 1100]).is_noisy());
+        assert!(!row(&[1000, 1000, 1020, 1050, 1100]).is_noisy());
+        assert!(row(&[1000, 1000, 1020, 1070, 1100]).is_noisy());
         assert!(!row(&[1000, 9000]).is_noisy());
     }
 

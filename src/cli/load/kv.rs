@@ -8,7 +8,7 @@ use crate::human::Bytes;
 use crate::model::gguf::Shape;
 
 /// The type wanted, where it makes a difference.
-pub(super) fn choose(ui: &mut Ui, wanted: KvArg, shape: &Shape) -> Result<KvType> {
+pub(crate) fn choose(ui: &mut Ui, wanted: KvArg, shape: &Shape) -> Result<KvType> {
     let kv = wanted.into();
     let usable = usable(kv, shape)?;
     if usable != kv {
