@@ -20,6 +20,7 @@ mod shape;
 pub(crate) mod tiny_gguf;
 mod vocabulary;
 
+pub(crate) use cache::Cache;
 pub(crate) use shape::Shape;
 
 /// All that stands before a file's weights.

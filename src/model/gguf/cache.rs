@@ -13,7 +13,7 @@ const FLOAT: u64 = 4;
 /// The memory of a context. The index that some models with sparse attention keep beside it is not counted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cache {
-    /// The layers that have keys and values.
+    /// The layers that look at keys and values.
     layers: Vec<Layer>,
     /// How far sliding layers look back.
     window: u64,
@@ -23,12 +23,17 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Layer {
+    /// Of queries.
+    queries: u64,
+    /// Of keys and values.
     heads: u64,
     /// Numbers in a key and in a value of one head.
     width: (u64, u64),
     /// Values are a part of the keys.
     latent: bool,
     sliding: bool,
+    /// The keys and values are those of a layer before.
+    borrows: bool,
 }
 
 impl Layer {
@@ -43,7 +48,33 @@ impl Layer {
 impl Cache {
     /// Bytes for keys and values of one token, while no window slides.
     pub(crate) fn bytes_per_token(&self, kv: KvType) -> u64 {
-        sum(self.layers.iter().map(|layer| layer.bytes(kv)))
+        sum(self.owners().map(|layer| layer.bytes(kv)))
+    }
+
+    /// The layers with keys and values of their own.
+    fn owners(&self) -> impl Iterator<Item = &Layer> {
+        self.layers.iter().filter(|layer| !layer.borrows)
+    }
+
+    /// Bytes of keys and values that a token reads which sees so many tokens, itself among them. Sliding layers see
+    /// their window.
+    pub(crate) fn read_bytes(&self, tokens: u64, kv: KvType) -> u64 {
+        sum(self.layers.iter().map(|layer| product([layer.bytes(kv), self.seen(layer, tokens)])))
+    }
+
+    /// Multiplications of queries by keys, and of their weights by values, for so many tokens behind `before` others:
+    /// each sees those before it and itself.
+    pub(crate) fn multiplications(&self, before: u64, tokens: u64) -> u64 {
+        let looks = |layer| {
+            let most = self.seen(layer, u64::MAX);
+            looks(sum([before, tokens]), most).saturating_sub(looks(before, most))
+        };
+        let numbers = |layer: &Layer| sum([layer.width.0, layer.width.1]);
+        sum(self.layers.iter().map(|layer| product([layer.queries, numbers(layer), looks(layer)])))
+    }
+
+    fn seen(&self, layer: &Layer, tokens: u64) -> u64 {
+        if layer.sliding { tokens.min(self.window) } else { tokens }
     }
 
     /// Bytes for keys and values in a context of so many tokens. Sliding layers keep their window and room for a batch.
@@ -51,7 +82,7 @@ impl Cache {
         let full = padded(tokens);
         let sliding = padded(full.min(sum([self.window, tokens.min(BATCH.into())])));
         let cells = |layer: &Layer| if layer.sliding { sliding } else { full };
-        sum(self.layers.iter().map(|layer| product([layer.bytes(kv), cells(layer)])))
+        sum(self.owners().map(|layer| product([layer.bytes(kv), cells(layer)])))
     }
 
     /// Bytes for states that sum up what was read, however much it is.
@@ -74,6 +105,12 @@ impl Cache {
         let mut widths = self.layers.iter().flat_map(|layer| [layer.width.0, layer.width.1]);
         widths.find(|width| !width.is_multiple_of(kv.block()))
     }
+}
+
+/// How often so many tokens look at one another, each at itself and those before it, but at no more than `most`.
+fn looks(tokens: u64, most: u64) -> u64 {
+    let rising = tokens.min(most);
+    sum([product([rising, rising.saturating_add(1)]) / 2, product([tokens - rising, most])])
 }
 
 fn padded(tokens: u64) -> u64 {
@@ -103,22 +140,26 @@ impl Header {
         let recurrent = self.recurrent_layers(arch, kv_heads);
         let beside = arch::recurrence(arch) == Recurrence::Beside;
         let latent = self.arch_u64("attention.key_length_mla").is_some_and(|n| n > 0);
+        let own = self.own_layers(arch, kv_heads.len());
         let layer = |index: usize| {
             let slides = sliding.filter(|s| s.layers.get(index) == Some(&true));
             Layer {
+                queries: heads.get(index).copied().unwrap_or(0),
                 heads: kv_heads[index],
                 width: slides.map_or(width, |s| s.head_width),
                 latent,
                 sliding: slides.is_some(),
+                borrows: index >= own,
             }
         };
-        let own = self.own_layers(arch, kv_heads.len());
         let mut layers: Vec<Layer> =
-            (0..own).filter(|&index| beside || !recurrent[index]).map(layer).collect();
+            (0..kv_heads.len()).filter(|&index| beside || !recurrent[index]).map(layer).collect();
         match arch {
             "nanbeige" => layers = layers.repeat(self.loops(layers.len())),
             // It chooses among adapters.
-            "graniteswitch" => layers.push(Layer { heads: 1, width, latent, sliding: false }),
+            "graniteswitch" => {
+                layers.push(Layer { queries: 1, heads: 1, width, latent, sliding: false, borrows: false });
+            }
             _ => {}
         }
         let states = recurrent.iter().filter(|&&recurs| recurs).count() as u64;
@@ -254,6 +295,35 @@ mod tests {
         assert_eq!(cache(&uneven).bytes_per_token(KvType::F16), 128);
         assert_eq!(cache(&uneven).unfit_width(KvType::F16), None);
         assert_eq!(cache(&uneven).unfit_width(KvType::Q4_0), Some(16));
+    }
+
+    #[test]
+    fn a_token_reads_what_it_sees() {
+        // Of f16 keys and values of 32 numbers each, 128 bytes in a layer; three layers, two of which see 32 tokens.
+        let sliding = cache(&kind("sliding"));
+        for (tokens, seen) in [(0, 0), (1, 3), (32, 96), (33, 33 + 64), (1000, 1000 + 64)] {
+            assert_eq!(sliding.read_bytes(tokens, KvType::F16), 128 * seen, "{tokens}");
+        }
+        assert_eq!(cache(&kind("recurrent")).read_bytes(1000, KvType::F16), 0);
+        // Two layers keep nothing, but look at what others keep.
+        let shared = as_arch("gemma4", &[("attention.shared_kv_layers", Value::U32(2))]);
+        assert_eq!(shared.bytes_per_token(KvType::Q8_0), 6 * 2 * 2 * 17);
+        assert_eq!(shared.read_bytes(10, KvType::Q8_0), 8 * 2 * 2 * 17 * 10);
+    }
+
+    #[test]
+    fn each_token_looks_at_those_before_it() {
+        let one = cache(&kind("one layer"));
+        // Two heads of 32 + 32 numbers; 1 + 2 + 3 + 4 looks, and 10 × 4 more behind 10 others.
+        assert_eq!(one.multiplications(0, 4), 2 * 64 * 10);
+        assert_eq!(one.multiplications(10, 4), 2 * 64 * (40 + 10));
+        assert_eq!(one.multiplications(10, 0), 0);
+        // The sliding layers see 32 at most: 31 + 32 + 32 looks.
+        let sliding = cache(&kind("sliding"));
+        assert_eq!(sliding.multiplications(30, 3), 2 * 64 * (31 + 32 + 33 + 2 * (31 + 32 + 32)));
+        // What is latent is looked at by its 64 numbers, and 32 of them serve as values.
+        assert_eq!(cache(&kind("latent")).multiplications(0, 1), 2 * (64 + 32));
+        assert_eq!(cache(&kind("recurrent")).multiplications(0, 9), 0);
     }
 
     #[test]

@@ -1,0 +1,385 @@
+//! The most that a machine could do with a model: how many bytes and multiplications a token takes, from the header
+//! alone, over what the machine moves and multiplies in a second. After Williams, Waterman and Patterson, "Roofline:
+//! an insightful visual performance model for multicore architectures", Communications of the ACM 52(4), 2009.
+//!
+//! Counted is what cannot be avoided: every weight that takes part is read once for all tokens that are evaluated
+//! together, and each token reads the keys and values that it sees. Not counted are what stays in a cache (activations)
+//! and what is small (norms, softmax, the recurrence of a state).
+
+use std::fmt;
+
+use super::gguf::{Cache, Header, Shape, Tensor};
+use crate::engine::KvType;
+
+/// What a model costs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Roofline {
+    /// Weights that every token needs, but for the output.
+    dense: Cost,
+    /// Those of them that only tokens with an output need: the last layer's feed-forward part, but for experts.
+    last: Cost,
+    /// From a token's last embedding to the likelihood of each word.
+    output: Cost,
+    /// All experts of all layers, and how many of how many a token uses.
+    experts: Cost,
+    used: (u64, u64),
+    /// The rows of tables that a token takes.
+    rows: u64,
+    cache: Cache,
+    matrices: Vec<Matrix>,
+}
+
+/// Weights that are read and multiplied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cost {
+    bytes: u64,
+    multiplications: u64,
+}
+
+/// What most multiplications by weights of one type look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    /// The number of the type in a file, and in ggml.
+    pub(crate) kind: u32,
+    /// Numbers in a row, and rows, of the largest of them.
+    pub(crate) columns: u64,
+    pub(crate) rows: u64,
+    /// Multiplications for a token, in all matrices of the type.
+    pub(crate) multiplications: u64,
+}
+
+/// Tokens of a prompt, evaluated in micro-batches behind others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prompt {
+    pub(crate) tokens: u64,
+    /// Tokens before them.
+    pub(crate) depth: u64,
+    pub(crate) micro_batch: u64,
+}
+
+/// What a machine does in a second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    pub(crate) bytes: f64,
+    /// Additions and multiplications.
+    pub(crate) flops: f64,
+}
+
+/// What there is too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Bandwidth,
+    Compute,
+}
+
+/// The most tokens per second, and what would have to be faster for more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Limit {
+    pub(crate) tokens_per_second: f64,
+    pub(crate) bound: Bound,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bandwidth => "memory bandwidth",
+            Self::Compute => "compute",
+        })
+    }
+}
+
+impl Roofline {
+    pub(crate) fn new(header: &Header, shape: &Shape) -> Self {
+        let used = (shape.experts_used.unwrap_or(1), shape.experts.unwrap_or(1).max(1));
+        let tied = header.tensor("output.weight").is_none();
+        let layers = shape.layers.unwrap_or(0);
+        let mut all = Self {
+            dense: Cost::default(),
+            last: Cost::default(),
+            output: Cost::default(),
+            experts: Cost::default(),
+            used: (used.0.min(used.1), used.1),
+            rows: 0,
+            cache: shape.cache.clone(),
+            matrices: Vec::new(),
+        };
+        for tensor in &header.tensors {
+            all.add(tensor, layers, tied);
+        }
+        all.matrices.sort_by_key(|matrix| std::cmp::Reverse(matrix.multiplications));
+        all
+    }
+
+    fn add(&mut self, tensor: &Tensor, layers: u64, tied: bool) {
+        let name = tensor.name.as_str();
+        let layer = layer_of(name);
+        // Layers that predict further tokens rest.
+        if layer.is_some_and(|layer| layer >= layers) {
+            return;
+        }
+        if TABLES.contains(&name) {
+            self.rows =
+                self.rows.saturating_add(tensor.bytes / tensor.dims.get(1).copied().unwrap_or(1).max(1));
+        }
+        if name == "output.weight" || name == "output.bias" || (tied && name == "token_embd.weight") {
+            self.output.add(tensor);
+        } else if name.contains("exps.") {
+            self.experts.add(tensor);
+            self.add_matrix(tensor, self.used);
+        } else if !TABLES.contains(&name) {
+            let feeds = layer == layers.checked_sub(1) && name.contains(".ffn_");
+            if feeds {
+                self.last.add(tensor)
+            } else {
+                self.dense.add(tensor)
+            }
+            self.add_matrix(tensor, (1, 1));
+        }
+    }
+
+    /// Count a matrix of which a token uses so many of so many parts.
+    fn add_matrix(&mut self, tensor: &Tensor, (used, all): (u64, u64)) {
+        let [columns, rows, ..] = tensor.dims[..] else { return };
+        let multiplications = share(tensor.elements(), used, all);
+        let new = Matrix { kind: tensor.kind.id, columns, rows, multiplications };
+        match self.matrices.iter_mut().find(|matrix| matrix.kind == new.kind) {
+            None => self.matrices.push(new),
+            Some(old) => {
+                if columns.saturating_mul(rows) > old.columns.saturating_mul(old.rows) {
+                    (old.columns, old.rows) = (columns, rows);
+                }
+                old.multiplications = old.multiplications.saturating_add(multiplications);
+            }
+        }
+    }
+
+    /// The kinds of matrices that a prompt is multiplied by, the largest share first.
+    pub(crate) fn matrices(&self) -> &[Matrix] {
+        &self.matrices
+    }
+
+    /// Bytes of weights that one token needs.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        let experts = share(self.experts.bytes, self.used.0, self.used.1);
+        self.dense.bytes + self.last.bytes + self.output.bytes + self.rows + experts
+    }
+
+    /// Bytes that are read and written for the next token behind `depth` others.
+    pub(crate) fn decode_bytes(&self, depth: u64, kv: KvType) -> u64 {
+        let seen = self.cache.read_bytes(depth.saturating_add(1), kv);
+        let written = self.cache.bytes_per_token(kv);
+        self.weight_bytes().saturating_add(seen).saturating_add(written).saturating_add(self.states())
+    }
+
+    /// Recurrent states are read and written.
+    fn states(&self) -> u64 {
+        self.cache.state_bytes().saturating_mul(2)
+    }
+
+    /// The most tokens per second, one after the other, behind `depth` others. For an answer that is half its length
+    /// more than what stands before it.
+    pub(crate) fn decode_limit(&self, depth: u64, kv: KvType, bytes_per_second: f64) -> f64 {
+        bytes_per_second / float(self.decode_bytes(depth, kv))
+    }
+
+    /// Additions and multiplications of a prompt whose last token has an output.
+    pub(crate) fn prefill_flops(&self, prompt: Prompt) -> f64 {
+        let experts = share(self.experts.multiplications, self.used.0, self.used.1);
+        let each = float(self.dense.multiplications) + float(experts);
+        let once = float(self.last.multiplications) + float(self.output.multiplications);
+        let looks = self.cache.multiplications(prompt.depth, prompt.tokens);
+        2.0 * (float(prompt.tokens) * each + once + float(looks))
+    }
+
+    /// Bytes of a prompt: the weights once for each micro-batch, and of the experts as many as its tokens can choose;
+    /// the keys and values that the last token of each sees, and those that each token leaves.
+    pub(crate) fn prefill_bytes(&self, prompt: Prompt, kv: KvType) -> f64 {
+        let size = prompt.micro_batch.clamp(1, prompt.tokens.max(1));
+        let passes = float(prompt.tokens.div_ceil(size));
+        let chosen = self.used.0.saturating_mul(size).min(self.used.1);
+        let weights = float(self.dense.bytes) + float(share(self.experts.bytes, chosen, self.used.1));
+        // The passes see more and more: on average what lies in the middle.
+        let middle = prompt.depth.saturating_add(prompt.tokens.saturating_add(size) / 2);
+        let pass = weights + float(self.cache.read_bytes(middle, kv)) + float(self.states());
+        let token = float(self.rows) + float(self.cache.bytes_per_token(kv));
+        passes * pass + float(prompt.tokens) * token + float(self.last.bytes) + float(self.output.bytes)
+    }
+
+    /// The most tokens of a prompt per second.
+    pub(crate) fn prefill_limit(&self, prompt: Prompt, kv: KvType, machine: &Machine) -> Limit {
+        let moving = self.prefill_bytes(prompt, kv) / machine.bytes;
+        let computing = self.prefill_flops(prompt) / machine.flops;
+        let (seconds, bound) =
+            if moving > computing { (moving, Bound::Bandwidth) } else { (computing, Bound::Compute) };
+        Limit { tokens_per_second: float(prompt.tokens) / seconds, bound }
+    }
+}
+
+/// Tables of which a token takes a row.
+const TABLES: [&str; 4] =
+    ["token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight"];
+
+impl Cost {
+    fn add(&mut self, tensor: &Tensor) {
+        self.bytes = self.bytes.saturating_add(tensor.bytes);
+        if tensor.dims.len() > 1 {
+            self.multiplications = self.multiplications.saturating_add(tensor.elements());
+        }
+    }
+}
+
+/// The number behind `blk.`.
+fn layer_of(name: &str) -> Option<u64> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+}
+
+/// So many of so many parts.
+fn share(whole: u64, used: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(used) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::gguf::tiny_gguf::{KINDS, Tiny, Value};
+
+    fn roofline(tiny: &Tiny) -> Roofline {
+        let header = Header::from_bytes(&tiny.bytes()).unwrap();
+        Roofline::new(&header, &header.shape())
+    }
+
+    fn demo() -> Roofline {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo/demo-f16.gguf");
+        let header = Header::open(Path::new(path)).unwrap();
+        Roofline::new(&header, &header.shape())
+    }
+
+    /// Parameters of the demo model's parts: width 256, 8 heads and 4 of the cache, feed-forward 512, 768 words.
+    const ATTENTION: u64 = 256 * 256 + 2 * 256 * 128 + 256 * 256;
+    const FEED_FORWARD: u64 = 3 * 256 * 512;
+    const WORDS: u64 = 256 * 768;
+
+    #[test]
+    fn a_token_reads_all_weights_and_what_it_sees() {
+        let demo = demo();
+        // 16-bit matrices, 32-bit norms, and a row of the table, which is the output matrix too.
+        let weights = 2 * (4 * (ATTENTION + FEED_FORWARD) + WORDS) + 4 * 9 * 256 + 2 * 256;
+        assert_eq!(demo.weight_bytes(), weights);
+        // 2 KB of keys and values for each token seen, and for the one that is written.
+        assert_eq!(demo.decode_bytes(0, KvType::F16), weights + 2 * 2048);
+        assert_eq!(demo.decode_bytes(100, KvType::F16), weights + 102 * 2048);
+        assert_eq!(demo.decode_bytes(100, KvType::Q8_0), weights + 102 * 1088);
+        let limit = demo.decode_limit(0, KvType::F16, 10.0 * float(weights + 4096));
+        assert!((limit - 10.0).abs() < 1e-9, "{limit}");
+    }
+
+    #[test]
+    fn a_prompt_is_multiplied_by_what_its_tokens_need() {
+        let prompt = Prompt { tokens: 10, depth: 5, micro_batch: 512 };
+        // Each layer's attention for each token, three feed-forward parts for each and the last one's and the output
+        // for one, and 6 + … + 15 looks at keys and values of 8 × (32 + 32) numbers in four layers.
+        let weights = 10 * (4 * ATTENTION + 3 * FEED_FORWARD) + FEED_FORWARD + WORDS;
+        let looks = 4 * 8 * 64 * (6..=15).sum::<u64>();
+        assert!((demo().prefill_flops(prompt) - float(2 * (weights + looks))).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_prompt_reads_the_weights_once_for_each_micro_batch() {
+        let demo = demo();
+        let bytes =
+            |micro_batch| demo.prefill_bytes(Prompt { tokens: 8, depth: 0, micro_batch }, KvType::F16);
+        let once = 2 * (FEED_FORWARD + WORDS) + 4 * 256;
+        let pass = 2 * (4 * ATTENTION + 3 * FEED_FORWARD) + 4 * 8 * 256;
+        let tokens = 8 * (512 + 2048);
+        assert!((bytes(8) - float(once + pass + 8 * 2048 + tokens)).abs() < 1.0);
+        assert!((bytes(512) - bytes(8)).abs() < 1.0);
+        // Two passes that see 4 and 8 tokens.
+        assert!((bytes(4) - float(once + 2 * pass + 12 * 2048 + tokens)).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_slower_of_two_is_the_limit() {
+        let demo = demo();
+        let prompt = Prompt { tokens: 512, depth: 0, micro_batch: 512 };
+        let (bytes, flops) = (demo.prefill_bytes(prompt, KvType::F16), demo.prefill_flops(prompt));
+        for (seconds, bound) in [((2.0, 1.0), Bound::Bandwidth), ((1.0, 2.0), Bound::Compute)] {
+            let machine = Machine { bytes: bytes / seconds.0, flops: flops / seconds.1 };
+            let limit = demo.prefill_limit(prompt, KvType::F16, &machine);
+            assert_eq!(limit.bound, bound);
+            assert!((limit.tokens_per_second - 256.0).abs() < 1e-9);
+        }
+        assert_eq!(format!("{}, {}", Bound::Bandwidth, Bound::Compute), "memory bandwidth, compute");
+    }
+
+    #[test]
+    fn an_output_matrix_of_its_own_leaves_a_row_of_the_table() {
+        let tiny = Tiny::llama();
+        let words = tiny.tensors[0].dims[1];
+        let tied = roofline(&tiny).weight_bytes();
+        assert_eq!(tied, tiny.tensors.iter().map(|t| t.data.len() as u64).sum::<u64>() + 64 * 4);
+        let untied = roofline(&tiny.with_zeros("output.weight", &[64, words]));
+        assert_eq!(untied.weight_bytes(), tied);
+        assert_eq!(untied.output.multiplications, 64 * words);
+    }
+
+    #[test]
+    fn of_experts_only_those_used_are_read() {
+        let tiny = Tiny::llama()
+            .with_zeros("blk.0.ffn_up_exps.weight", &[64, 32, 8])
+            .with_zeros("blk.0.ffn_up_exps.bias", &[32, 8])
+            .with_zeros("blk.0.ffn_up_shexp.weight", &[64, 32])
+            .set("llama.expert_count", Value::U32(8))
+            .set("llama.expert_used_count", Value::U32(2));
+        let (with, without) = (roofline(&tiny), roofline(&Tiny::llama()));
+        let (expert, shared) = (4 * (64 * 32 + 32), 4 * 64 * 32);
+        assert_eq!(with.weight_bytes() - without.weight_bytes(), 2 * expert + shared);
+        // Three tokens of two experts each choose at most six, five at most all eight.
+        for (tokens, experts) in [(1, 2), (3, 6), (5, 8), (100, 8)] {
+            let prompt = Prompt { tokens, depth: 0, micro_batch: tokens };
+            let more = with.prefill_bytes(prompt, KvType::F16) - without.prefill_bytes(prompt, KvType::F16);
+            assert!((more - float(experts * expert + shared)).abs() < 1.0, "{tokens}");
+            let more = with.prefill_flops(prompt) - without.prefill_flops(prompt);
+            assert!((more - float(2 * tokens * (2 * (64 * 32 + 32) + 64 * 32))).abs() < 1.0, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn layers_that_predict_further_tokens_rest() {
+        let tiny = Tiny::llama().set("llama.nextn_predict_layers", Value::U32(1));
+        let layer: usize =
+            tiny.tensors.iter().filter(|t| t.name.starts_with("blk.1.")).map(|t| t.data.len()).sum();
+        assert_eq!(roofline(&Tiny::llama()).weight_bytes() - roofline(&tiny).weight_bytes(), layer as u64);
+    }
+
+    #[test]
+    fn a_state_is_read_and_written_whatever_the_depth() {
+        let recurrent = roofline(&KINDS.iter().find(|(name, _)| *name == "recurrent").unwrap().1());
+        let state = 2 * 128 * (3 + 16) * 4;
+        for depth in [0, 1000] {
+            let bytes = recurrent.decode_bytes(depth, KvType::F16);
+            assert_eq!(bytes, recurrent.weight_bytes() + 2 * state);
+        }
+    }
+
+    #[test]
+    fn matrices_are_told_by_type() {
+        let demo = demo();
+        let [f16] = demo.matrices() else { panic!("{:?}", demo.matrices()) };
+        let multiplications = 4 * (ATTENTION + FEED_FORWARD);
+        assert_eq!(*f16, Matrix { kind: 1, columns: 512, rows: 256, multiplications });
+        let changed = Tiny::llama().change_tensor("blk.0.ffn_up.weight", |t| {
+            (t.kind, t.dims, t.data) = (8, vec![64, 128], vec![0; 64 * 128 / 32 * 34]);
+        });
+        let kinds: Vec<(u32, u64)> =
+            roofline(&changed).matrices().iter().map(|m| (m.kind, m.multiplications)).collect();
+        let all = 2 * (64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128);
+        assert_eq!(kinds, [(0, all - 64 * 128), (8, 64 * 128)]);
+    }
+}
