@@ -39,6 +39,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure how fast models are here, and how near to what this machine allows')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -267,6 +268,45 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'infer;bench' {
+            [CompletionResult]::new('-p', '-p', [CompletionResultType]::ParameterName, 'Prompts to evaluate, tokens; 0 for none')
+            [CompletionResult]::new('--prompt', '--prompt', [CompletionResultType]::ParameterName, 'Prompts to evaluate, tokens; 0 for none')
+            [CompletionResult]::new('-g', '-g', [CompletionResultType]::ParameterName, 'Tokens to generate; 0 for none')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Tokens to generate; 0 for none')
+            [CompletionResult]::new('--gen', '--gen', [CompletionResultType]::ParameterName, 'Tokens to generate; 0 for none')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Tokens in the cache before each test')
+            [CompletionResult]::new('--depth', '--depth', [CompletionResultType]::ParameterName, 'Tokens in the cache before each test')
+            [CompletionResult]::new('-a', '-a', [CompletionResultType]::ParameterName, 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none')
+            [CompletionResult]::new('--answer', '--answer', [CompletionResultType]::ParameterName, 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none')
+            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Repetitions of each test')
+            [CompletionResult]::new('--repetitions', '--repetitions', [CompletionResultType]::ParameterName, 'Repetitions of each test')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'Tokens of one evaluation')
+            [CompletionResult]::new('--batch', '--batch', [CompletionResultType]::ParameterName, 'Tokens of one evaluation')
+            [CompletionResult]::new('-u', '-u', [CompletionResultType]::ParameterName, 'Tokens of a micro-batch')
+            [CompletionResult]::new('--ubatch', '--ubatch', [CompletionResultType]::ParameterName, 'Tokens of a micro-batch')
+            [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Types of the KV cache')
+            [CompletionResult]::new('--flash', '--flash', [CompletionResultType]::ParameterName, 'Flash attention')
+            [CompletionResult]::new('--gpu-layers', '--gpu-layers', [CompletionResultType]::ParameterName, 'Layers on the GPU: numbers, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--ngl', '--ngl', [CompletionResultType]::ParameterName, 'Layers on the GPU: numbers, `auto` (what fits) or `all`')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`')
+            [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Form of the rows on stdout; `json`, `jsonl`, `csv` and `md` have llama-bench''s names')
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Form of the rows on stdout; `json`, `jsonl`, `csv` and `md` have llama-bench''s names')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Compare with the rows of an earlier `-o json` or `-o jsonl`, of llama-bench''s too')
+            [CompletionResult]::new('--fail-slower', '--fail-slower', [CompletionResultType]::ParameterName, 'Exit with 1 when a row is slower than the baseline by more than this many percent')
+            [CompletionResult]::new('--plot', '--plot', [CompletionResultType]::ParameterName, 'Draw tokens per second over depth into this file')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download a model without asking when it is not here')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download a model without asking when it is not here')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'The same as `-o json`')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'infer;quantize' {
             [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'The type to make: int4, int8, or one of those below')
             [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Write this file')
@@ -321,6 +361,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure how fast models are here, and how near to what this machine allows')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -357,6 +398,9 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;doctor' {
+            break
+        }
+        'infer;help;bench' {
             break
         }
         'infer;help;quantize' {

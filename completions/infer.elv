@@ -36,6 +36,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand remove 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
             cand doctor 'Check this machine and this build, and say what to do about what is not right'
+            cand bench 'Measure how fast models are here, and how near to what this machine allows'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -250,6 +251,44 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'infer;bench'= {
+            cand -p 'Prompts to evaluate, tokens; 0 for none'
+            cand --prompt 'Prompts to evaluate, tokens; 0 for none'
+            cand -g 'Tokens to generate; 0 for none'
+            cand -n 'Tokens to generate; 0 for none'
+            cand --gen 'Tokens to generate; 0 for none'
+            cand -d 'Tokens in the cache before each test'
+            cand --depth 'Tokens in the cache before each test'
+            cand -a 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none'
+            cand --answer 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none'
+            cand -r 'Repetitions of each test'
+            cand --repetitions 'Repetitions of each test'
+            cand -t 'Threads [default: the cores that this process may use]'
+            cand --threads 'Threads [default: the cores that this process may use]'
+            cand -b 'Tokens of one evaluation'
+            cand --batch 'Tokens of one evaluation'
+            cand -u 'Tokens of a micro-batch'
+            cand --ubatch 'Tokens of a micro-batch'
+            cand --kv 'Types of the KV cache'
+            cand --flash 'Flash attention'
+            cand --gpu-layers 'Layers on the GPU: numbers, `auto` (what fits) or `all`'
+            cand --ngl 'Layers on the GPU: numbers, `auto` (what fits) or `all`'
+            cand --device 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`'
+            cand -o 'Form of the rows on stdout; `json`, `jsonl`, `csv` and `md` have llama-bench''s names'
+            cand --output 'Form of the rows on stdout; `json`, `jsonl`, `csv` and `md` have llama-bench''s names'
+            cand --baseline 'Compare with the rows of an earlier `-o json` or `-o jsonl`, of llama-bench''s too'
+            cand --fail-slower 'Exit with 1 when a row is slower than the baseline by more than this many percent'
+            cand --plot 'Draw tokens per second over depth into this file'
+            cand -y 'Download a model without asking when it is not here'
+            cand --yes 'Download a model without asking when it is not here'
+            cand --json 'The same as `-o json`'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr, the log of llama.cpp included'
+            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'infer;quantize'= {
             cand --to 'The type to make: int4, int8, or one of those below'
             cand -o 'Write this file'
@@ -301,6 +340,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand rm 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
             cand doctor 'Check this machine and this build, and say what to do about what is not right'
+            cand bench 'Measure how fast models are here, and how near to what this machine allows'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -327,6 +367,8 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;cache;clear'= {
         }
         &'infer;help;doctor'= {
+        }
+        &'infer;help;bench'= {
         }
         &'infer;help;quantize'= {
         }

@@ -38,6 +38,7 @@ complete -c infer -n "__fish_infer_needs_command" -f -a "rm" -d 'Remove models a
 complete -c infer -n "__fish_infer_needs_command" -f -a "remove" -d 'Remove models and partial downloads'
 complete -c infer -n "__fish_infer_needs_command" -f -a "cache" -d 'List or clear what was kept of prompts on disk'
 complete -c infer -n "__fish_infer_needs_command" -f -a "doctor" -d 'Check this machine and this build, and say what to do about what is not right'
+complete -c infer -n "__fish_infer_needs_command" -f -a "bench" -d 'Measure how fast models are here, and how near to what this machine allows'
 complete -c infer -n "__fish_infer_needs_command" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
 complete -c infer -n "__fish_infer_needs_command" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
 complete -c infer -n "__fish_infer_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
@@ -184,6 +185,35 @@ complete -c infer -n "__fish_infer_using_subcommand doctor" -l json -d 'Print on
 complete -c infer -n "__fish_infer_using_subcommand doctor" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand doctor" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c infer -n "__fish_infer_using_subcommand bench" -s p -l prompt -d 'Prompts to evaluate, tokens; 0 for none' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s g -s n -l gen -d 'Tokens to generate; 0 for none' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s d -l depth -d 'Tokens in the cache before each test' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s a -l answer -d 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s r -l repetitions -d 'Repetitions of each test' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s b -l batch -d 'Tokens of one evaluation' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s u -l ubatch -d 'Tokens of a micro-batch' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -l kv -d 'Types of the KV cache' -r -f -a "f16\t''
+q8_0\t''
+q4_0\t''"
+complete -c infer -n "__fish_infer_using_subcommand bench" -l flash -d 'Flash attention' -r -f -a "auto\t'Where llama.cpp knows that the device can'
+on\t''
+off\t''"
+complete -c infer -n "__fish_infer_using_subcommand bench" -l gpu-layers -l ngl -d 'Layers on the GPU: numbers, `auto` (what fits) or `all`' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s o -l output -d 'Form of the rows on stdout; `json`, `jsonl`, `csv` and `md` have llama-bench\'s names' -r -f -a "table\t''
+md\t''
+csv\t''
+json\t''
+jsonl\t''"
+complete -c infer -n "__fish_infer_using_subcommand bench" -l baseline -d 'Compare with the rows of an earlier `-o json` or `-o jsonl`, of llama-bench\'s too' -r -F
+complete -c infer -n "__fish_infer_using_subcommand bench" -l fail-slower -d 'Exit with 1 when a row is slower than the baseline by more than this many percent' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -l plot -d 'Draw tokens per second over depth into this file' -r -F
+complete -c infer -n "__fish_infer_using_subcommand bench" -s y -l yes -d 'Download a model without asking when it is not here'
+complete -c infer -n "__fish_infer_using_subcommand bench" -l json -d 'The same as `-o json`'
+complete -c infer -n "__fish_infer_using_subcommand bench" -s q -l quiet -d 'Only errors and what was asked for'
+complete -c infer -n "__fish_infer_using_subcommand bench" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c infer -n "__fish_infer_using_subcommand quantize" -l to -d 'The type to make: int4, int8, or one of those below' -r
 complete -c infer -n "__fish_infer_using_subcommand quantize" -s o -l output -d 'Write this file' -r -F
 complete -c infer -n "__fish_infer_using_subcommand quantize" -l as -d 'Keep it under this name, for `infer run NAME` [default: made from the source\'s name]' -r
@@ -209,17 +239,18 @@ complete -c infer -n "__fish_infer_using_subcommand quantize-worker" -s h -l hel
 complete -c infer -n "__fish_infer_using_subcommand completions" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
 complete -c infer -n "__fish_infer_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "run" -d 'Answer one prompt'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "chat" -d 'Hold a conversation'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "rm" -d 'Remove models and partial downloads'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "cache" -d 'List or clear what was kept of prompts on disk'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "doctor" -d 'Check this machine and this build, and say what to do about what is not right'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "completions" -d 'Print a completion script for a shell'
-complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor quantize quantize-worker completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "run" -d 'Answer one prompt'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "chat" -d 'Hold a conversation'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "pull" -d 'Download a model from the hub, or go on with a download'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "list" -d 'List the models on this machine, and downloads that did not end'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "show" -d 'Show what is in a model, and whether one of the hub would fit here'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "rm" -d 'Remove models and partial downloads'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "cache" -d 'List or clear what was kept of prompts on disk'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "doctor" -d 'Check this machine and this build, and say what to do about what is not right'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "bench" -d 'Measure how fast models are here, and how near to what this machine allows'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "quantize" -d 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "quantize-worker" -d 'The process that quantizes, started by `quantize`'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "completions" -d 'Print a completion script for a shell'
+complete -c infer -n "__fish_infer_using_subcommand help; and not __fish_seen_subcommand_from run chat pull list show rm cache doctor bench quantize quantize-worker completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c infer -n "__fish_infer_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "list" -d 'List what is kept, what was used last first'
 complete -c infer -n "__fish_infer_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "clear" -d 'Remove all of it'
