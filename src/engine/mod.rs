@@ -6,7 +6,10 @@ use std::path::Path;
 
 use crate::error::Result;
 
+#[cfg_attr(not(test), expect(dead_code, reason = "for `bench`, which is to come"))]
+pub(crate) mod bandwidth;
 pub(crate) mod calibrate;
+mod ggml;
 pub(crate) mod leave;
 pub(crate) mod llama;
 pub(crate) mod log;
@@ -17,6 +20,8 @@ mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
+#[cfg_attr(not(test), expect(dead_code, reason = "for `bench`, which is to come"))]
+pub(crate) mod throughput;
 #[cfg(test)]
 #[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
 #[path = "../../tests/support/tiny_gguf.rs"]

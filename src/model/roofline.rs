@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::gguf::{Cache, Header, Shape, Tensor};
 use crate::engine::KvType;
+use crate::engine::throughput::Matrix;
 
 /// What a model costs.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,7 @@ pub(crate) struct Roofline {
     /// The rows of tables that a token takes.
     rows: u64,
     cache: Cache,
+    /// By type, with the largest matrix of each.
     matrices: Vec<Matrix>,
 }
 
@@ -34,18 +36,6 @@ pub(crate) struct Roofline {
 struct Cost {
     bytes: u64,
     multiplications: u64,
-}
-
-/// What most multiplications by weights of one type look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Matrix {
-    /// The number of the type in a file, and in ggml.
-    pub(crate) kind: u32,
-    /// Numbers in a row, and rows, of the largest of them.
-    pub(crate) columns: u64,
-    pub(crate) rows: u64,
-    /// Multiplications for a token, in all matrices of the type.
-    pub(crate) multiplications: u64,
 }
 
 /// Tokens of a prompt, evaluated in micro-batches behind others.
@@ -129,9 +119,9 @@ impl Roofline {
         } else if !TABLES.contains(&name) {
             let feeds = layer == layers.checked_sub(1) && name.contains(".ffn_");
             if feeds {
-                self.last.add(tensor)
+                self.last.add(tensor);
             } else {
-                self.dense.add(tensor)
+                self.dense.add(tensor);
             }
             self.add_matrix(tensor, (1, 1));
         }

@@ -1,0 +1,170 @@
+//! How many additions and multiplications a device does in a second with matrices like those of a model: what limits
+//! the reading of a prompt.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::ggml::{Backend, Product};
+use super::{BATCH, Device, DeviceKind};
+use crate::error::{Error, Result};
+
+/// How long to multiply, in all; and at least so many times each.
+const BUDGET: Duration = Duration::from_millis(500);
+const TIMES: u32 = 2;
+/// Types with less than this part of the work of the largest are left out.
+const SMALLEST: u64 = 20;
+/// The most numbers of a matrix: enough to keep a CPU or a GPU busy, and few enough for the time.
+const NUMBERS: u64 = 16 << 20;
+const NUMBERS_GPU: u64 = 64 << 20;
+/// Stands in for types that a device cannot multiply by.
+const F16: u32 = 1;
+
+/// The matrices of a model whose weights have the same type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    /// The number of the type, in a file and in ggml.
+    pub(crate) kind: u32,
+    /// Numbers in a row, and rows, of one of them.
+    pub(crate) columns: u64,
+    pub(crate) rows: u64,
+    /// Multiplications for a token, in all of them.
+    pub(crate) multiplications: u64,
+}
+
+/// Additions and multiplications per second over these kinds of matrices, each as often as the model has it, times a
+/// batch. Weights lie where llama.cpp puts them, repacked where it repacks. `None` if the brake stopped it.
+pub(crate) fn measure(
+    gpu: Option<&Device>,
+    threads: usize,
+    matrices: &[Matrix],
+    brake: &AtomicBool,
+) -> Result<Option<f64>> {
+    let matrices = important(matrices);
+    if matrices.is_empty() {
+        return Err(Error::failed("the model has no matrices to measure"));
+    }
+    let budget = BUDGET / u32::try_from(matrices.len()).unwrap_or(1);
+    let (mut work, mut seconds) = (0.0, 0.0);
+    for matrix in matrices {
+        let Some(speed) = speed(gpu, threads, &matrix, budget, brake)? else { return Ok(None) };
+        let share = float(matrix.multiplications.max(1));
+        work += share;
+        seconds += share / speed;
+    }
+    Ok(Some(work / seconds))
+}
+
+/// The matrices that make up most of the work.
+fn important(matrices: &[Matrix]) -> Vec<Matrix> {
+    let most = matrices.iter().map(|matrix| matrix.multiplications).max().unwrap_or(0);
+    matrices.iter().filter(|matrix| matrix.multiplications >= most / SMALLEST).copied().collect()
+}
+
+/// Additions and multiplications per second with one matrix.
+fn speed(
+    gpu: Option<&Device>,
+    threads: usize,
+    matrix: &Matrix,
+    budget: Duration,
+    brake: &AtomicBool,
+) -> Result<Option<f64>> {
+    let on_gpu = gpu.is_some_and(|device| device.kind == DeviceKind::Gpu);
+    let (columns, rows) = size(matrix, if on_gpu { NUMBERS_GPU } else { NUMBERS });
+    let open = |kind| Product::new(Backend::open(gpu, threads)?, kind, (columns, rows), BATCH.into());
+    let product = match open(matrix.kind)? {
+        Some(product) => Some(product),
+        None => open(F16)?,
+    };
+    let Some(product) = product else {
+        return Err(Error::failed("the device multiplies nothing"));
+    };
+    product.run()?;
+    let (began, mut best) = (Instant::now(), Duration::MAX);
+    let mut times = 0;
+    while times < TIMES || began.elapsed() < budget {
+        if brake.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        product.run()?;
+        best = best.min(start.elapsed());
+        times += 1;
+    }
+    let work = 2.0 * float(columns.saturating_mul(rows)) * f64::from(BATCH);
+    Ok(Some(work / best.as_secs_f64().max(1e-9)))
+}
+
+/// Columns and rows of a matrix like the model's, with fewer rows where it is large. Repacking wants whole groups of
+/// rows.
+fn size(matrix: &Matrix, most: u64) -> (u64, u64) {
+    const GROUP: u64 = 32;
+    let rows = matrix.rows.min(most / matrix.columns.max(1)) / GROUP * GROUP;
+    (matrix.columns, rows.max(GROUP))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MATRIX: Matrix = Matrix { kind: F16, columns: 64, rows: 128, multiplications: 1 };
+
+    #[test]
+    fn large_matrices_are_cut_to_whole_groups_of_rows() {
+        for (columns, rows, most, expected) in [
+            (576, 1536, NUMBERS, (576, 1536)),
+            (64, 100, NUMBERS, (64, 96)),
+            (64, 3, NUMBERS, (64, 32)),
+            (4096, 14_336, NUMBERS, (4096, 4096)),
+            (4096, 14_336, NUMBERS_GPU, (4096, 14_336)),
+            (0, 0, NUMBERS, (0, 32)),
+        ] {
+            assert_eq!(size(&Matrix { columns, rows, ..MATRIX }, most), expected);
+        }
+    }
+
+    #[test]
+    fn small_shares_are_left_out() {
+        let all = [(1, 100), (2, 5), (3, 4)].map(|(kind, multiplications)| Matrix {
+            kind,
+            multiplications,
+            ..MATRIX
+        });
+        let kinds: Vec<u32> = important(&all).iter().map(|matrix| matrix.kind).collect();
+        assert_eq!(kinds, [1, 2]);
+        assert!(measure(None, 1, &[], &AtomicBool::new(false)).is_err());
+    }
+
+    #[test]
+    fn every_type_of_weights_is_multiplied() {
+        // All that `ggml_quantize_chunk` makes.
+        let kinds =
+            [0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 29, 30, 34, 35, 39]
+                .map(|kind| Matrix { kind, columns: 256, rows: 32, multiplications: 1 });
+        for kind in kinds {
+            let brake = AtomicBool::new(false);
+            let speed = super::speed(None, 1, &kind, Duration::ZERO, &brake).unwrap().unwrap();
+            assert!(speed.is_finite() && speed > 0.0, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_matrix_is_refused() {
+        for (kind, columns) in
+            [(4, 256), (9, 256), (15, 256), (26, 256), (43, 256), (u32::MAX, 256), (2, 33), (F16, 0)]
+        {
+            let matrix = Matrix { kind, columns, ..MATRIX };
+            let error = measure(None, 1, &[matrix], &AtomicBool::new(false)).unwrap_err();
+            assert!(error.message.ends_with("cannot be measured"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_brake_stops_it() {
+        assert_eq!(measure(None, 1, &[MATRIX], &AtomicBool::new(true)).unwrap(), None);
+    }
+}
