@@ -19,6 +19,7 @@ use crate::machine;
 use crate::model::gguf::Header;
 use crate::model::page_cache;
 
+mod baseline;
 mod json;
 mod markdown;
 mod measure;

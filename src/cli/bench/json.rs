@@ -80,7 +80,7 @@ fn members(row: &Row, ratio: Option<f64>) -> impl Iterator<Item = String> {
 }
 
 /// What llama-bench's `get_fields` lists.
-fn theirs(row: &Row) -> Vec<Field> {
+pub(super) fn theirs(row: &Row) -> Vec<Field> {
     let Row { run, model, settings, test, .. } = row;
     let rates = row.rates();
     let seconds: Vec<f64> = row.samples.iter().map(Duration::as_secs_f64).collect();

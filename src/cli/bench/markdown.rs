@@ -88,7 +88,7 @@ fn columns(plan: &[Planned], extras: Extras) -> Vec<Column> {
 fn ours(plan: &[Planned], extras: Extras) -> Vec<Column> {
     let mut columns = Vec::new();
     if extras.roofline {
-        columns.push(number("of the limit", |row, _| {
+        columns.push(number("roofline", |row, _| {
             or_empty(row.roofline_percent(), |share| format!("{share:.0}%"))
         }));
         columns.push(word("bound", |row, _| or_empty(row.roofline, |roofline| roofline.bound.to_string())));
@@ -180,7 +180,7 @@ build: abc1234 (11434), infer 0.1.0
         assert_eq!(
             render(&rows, Extras { roofline: true, baseline: true }),
             "\
-| name | model | size | params | backend | threads | kv | test | t/s | median t/s | baseline | of the limit | bound | TTFT ms | TPOT ms | TPOT p95 ms | in all ms | cached |
+| name | model | size | params | backend | threads | kv | test | t/s | median t/s | baseline | roofline | bound | TTFT ms | TPOT ms | TPOT p95 ms | in all ms | cached |
 | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |
 | smollm2:135m | llama 256M Q4_1 | 92.10 MiB | 134.52 M | CPU | 2 | f16 | pp60+tg40 @ d16 | 100.00 ± 0.00 | 100.00 | 1.25× | 80% | bandwidth | 400.00 | 12.50 | 20.00 | 1000.00 | 25% |
 | a\\|b | llama 256M Q4_1 | 5.00 GiB | 8.03 B | CPU | 2 | q8_0 | tg100 | 100.00 ± 0.00 | 100.00 | 1.25× |  |  |  |  |  |  |  |

@@ -205,7 +205,7 @@ fn columns(plan: &[Planned], extras: Extras, one_model: bool) -> Vec<Column> {
     }
     let has = |answer: bool| plan.iter().any(|row| (row.test.kind == Kind::Answer) == answer);
     if extras.roofline && has(false) {
-        columns.push(column("of the limit", 13, Align::Left, |row, _| of_the_limit(row)));
+        columns.push(column("roofline", 13, Align::Left, |row, _| roofline(row)));
     }
     if has(true) {
         columns.extend(answer_columns());
@@ -262,7 +262,7 @@ fn spread(row: &Row) -> String {
     })
 }
 
-fn of_the_limit(row: &Row) -> String {
+fn roofline(row: &Row) -> String {
     let known = row.roofline.zip(row.roofline_percent());
     known.map_or_else(String::new, |(roofline, percent)| format!("{percent:>3.0}% {}", roofline.bound))
 }
@@ -339,7 +339,7 @@ smollm2:135m: llama 256M Q4_1, 96.6 MB, 134.5M parameters
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512, KV f16
 
-test                  t/s  ±       of the limit       TTFT      TPOT  TPOT p95
+test                  t/s  ±       roofline           TTFT      TPOT  TPOT p95
 pp512               506.9  0.7%     84% compute
 tg128                64.0  0.0%     80% bandwidth
 pp512 @ d2048       256.0  6.9%*    85% compute
@@ -371,7 +371,7 @@ a wider terminal, or `-o md`, also shows: cached, in all
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512
 
-model                     size  params    kv  test                  t/s  ±       baseline  of the limit       TTFT      TPOT  TPOT p95    in all  cached
+model                     size  params    kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT  TPOT p95    in all  cached
 smollm2:135m           96.6 MB  134.5M   f16  pp512               512.0  0.0%       1.00×   85% compute
 smollm2:135m           96.6 MB  134.5M  q8_0  pp512               465.5  0.0%           -
 …-Instruct.Q4_1.gguf    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms   20.0 ms    1.00 s     25%
@@ -386,7 +386,7 @@ smollm2:135m           96.6 MB  134.5M  q8_0  pp512               465.5  0.0%   
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512
 
-model                   kv  test                  t/s  ±       baseline  of the limit       TTFT      TPOT
+model                   kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT
 smollm2:135m           f16  pp512               512.0  0.0%       1.00×   85% compute
 smollm2:135m          q8_0  pp512               465.5  0.0%           -
 …-Instruct.Q4_1.gguf   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms
