@@ -78,7 +78,7 @@ fn every_form_has_the_rows() {
     assert!(jsonl.iter().all(|line| serde_json::from_str::<Value>(line).is_ok_and(|v| v.is_object())));
     let md = lines("md");
     assert!(
-        md.len() == 4 && md[1].starts_with("| -") && md[2].contains("pp8") && md[3].contains("tg4"),
+        md.len() == 6 && md[1].starts_with("| -") && md[2].contains("pp8") && md[3].contains("tg4"),
         "{md:?}"
     );
     let table = lines("table").join("\n");
@@ -129,7 +129,7 @@ fn a_baseline_is_compared_row_by_row() {
 fn what_cannot_be_measured_is_said_before_anything_is() {
     for (args, status, said) in [
         (&["-p", "0", "-g", "0", "-a", "0+0"][..], 2, "error: no test is left"),
-        (&["--baseline", "none.json"], 1, "error: cannot read `none.json`"),
+        (&["--baseline", "none.json"], 2, "error: cannot read `none.json`"),
         (&["--fail-slower", "5"], 2, "error: the following required arguments were not provided"),
         (&["--device", "cuda7"], 1, "error: no device `cuda7`"),
     ] {

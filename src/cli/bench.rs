@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use self::limits::Limits;
 use self::output::Output;
 use self::row::{About, Environment, Load, Planned, Row, Settings, Test};
 use self::work::Left;
@@ -21,6 +22,7 @@ use crate::model::page_cache;
 
 mod baseline;
 mod json;
+mod limits;
 mod markdown;
 mod measure;
 mod output;
@@ -41,7 +43,7 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     let find = |name: &String| Model::find(ui, name, args, largest(&tests));
     let models = args.models.iter().map(find).collect::<Result<Vec<_>>>()?;
     let planned: Vec<Planned> = models.iter().flat_map(|model| model.planned(&tests)).collect();
-    let mut output = Output::new(args, &planned, ui.columns());
+    let mut output = Output::new(args, &planned, ui.columns())?;
     let mut bench =
         Bench { args, environment: environment(), left: Left::default(), prefill: None, decode: None };
     for model in &models {
@@ -53,17 +55,15 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     output.begin(ui);
     let measured = models.iter().try_for_each(|model| bench.model(ui, model, &tests, &mut output));
     output.end(ui);
-    if let Err(error) = measured {
-        // What was measured stands on stdout already, in its form; an error does not belong there.
-        return Err(ui.told(&error));
-    }
-    Ok(())
+    // What was measured stands on stdout already, in its form; an error does not belong there.
+    measured.and_then(|()| output.judge()).map_err(|error| ui.told(&error))
 }
 
 /// A model to be measured, and how.
 struct Model {
     found: Found,
     header: Header,
+    layers: u64,
     plans: Vec<LoadPlan>,
 }
 
@@ -78,7 +78,8 @@ impl Model {
             load::kv::choose(ui, *kv, &shape)?;
         }
         let usual = LoadPlan::usual(0, args.kv[0].into(), machine::threads());
-        Ok(Self { found, header, plans: work::plans(args, &usual) })
+        let layers = shape.layers.unwrap_or(0) + 1;
+        Ok(Self { found, header, layers, plans: work::plans(args, &usual) })
     }
 
     fn planned<'a>(&'a self, tests: &'a [Test]) -> impl Iterator<Item = Planned> + 'a {
@@ -113,6 +114,7 @@ struct InMemory {
 impl Bench<'_> {
     fn model(&mut self, ui: &mut Ui, model: &Model, tests: &[Test], output: &mut Output) -> Result<()> {
         let largest = largest(tests);
+        let mut limits = Limits::new(&model.header);
         let mut loaded: Option<InMemory> = None;
         for plan in &model.plans {
             let plan = LoadPlan { ctx: largest, ..plan.clone() };
@@ -124,8 +126,10 @@ impl Bench<'_> {
                 Some(here) => here,
                 None => load_twice(ui, model, plan.clone())?,
             };
+            let is_on_gpu = u64::try_from(here.weights.gpu_layers).is_ok_and(|layers| layers >= model.layers);
             for test in tests {
-                let row = self.test(ui, &here, &plan, *test)?;
+                let roofline = limits.of(*test, &plan, is_on_gpu, &ui.brake())?;
+                let row = Row { roofline, ..self.test(ui, &here, &plan, *test)? };
                 output.row(ui, &row);
             }
             loaded = Some(here);

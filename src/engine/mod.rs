@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crate::error::Result;
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for `bench`, which is to come"))]
 pub(crate) mod bandwidth;
 pub(crate) mod calibrate;
 mod ggml;
@@ -20,7 +19,6 @@ mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
-#[cfg_attr(not(test), expect(dead_code, reason = "for `bench`, which is to come"))]
 pub(crate) mod throughput;
 #[cfg(test)]
 #[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]

@@ -22,7 +22,6 @@ pub(crate) mod pull;
 pub(crate) mod quant;
 pub(crate) mod recipe;
 pub(crate) mod registry;
-#[cfg_attr(not(test), expect(dead_code, reason = "for `bench`, which is to come"))]
 pub(crate) mod roofline;
 pub(crate) mod store;
 

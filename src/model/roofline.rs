@@ -69,10 +69,19 @@ pub(crate) struct Limit {
     pub(crate) bound: Bound,
 }
 
+impl Limit {
+    /// Of so many tokens for which both take so many seconds, at the same time.
+    fn of(tokens: f64, moving: f64, computing: f64) -> Self {
+        let (seconds, bound) =
+            if moving > computing { (moving, Bound::Bandwidth) } else { (computing, Bound::Compute) };
+        Self { tokens_per_second: tokens / seconds, bound }
+    }
+}
+
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Bandwidth => "memory bandwidth",
+            Self::Bandwidth => "bandwidth",
             Self::Compute => "compute",
         })
     }
@@ -168,8 +177,10 @@ impl Roofline {
 
     /// The most tokens per second, one after the other, behind `depth` others. For an answer that is half its length
     /// more than what stands before it.
-    pub(crate) fn decode_limit(&self, depth: u64, kv: KvType, bytes_per_second: f64) -> f64 {
-        bytes_per_second / float(self.decode_bytes(depth, kv))
+    pub(crate) fn decode_limit(&self, depth: u64, kv: KvType, machine: &Machine) -> Limit {
+        let moving = float(self.decode_bytes(depth, kv)) / machine.bytes;
+        let computing = self.prefill_flops(Prompt { tokens: 1, depth, micro_batch: 1 }) / machine.flops;
+        Limit::of(1.0, moving, computing)
     }
 
     /// Additions and multiplications of a prompt whose last token has an output.
@@ -199,9 +210,7 @@ impl Roofline {
     pub(crate) fn prefill_limit(&self, prompt: Prompt, kv: KvType, machine: &Machine) -> Limit {
         let moving = self.prefill_bytes(prompt, kv) / machine.bytes;
         let computing = self.prefill_flops(prompt) / machine.flops;
-        let (seconds, bound) =
-            if moving > computing { (moving, Bound::Bandwidth) } else { (computing, Bound::Compute) };
-        Limit { tokens_per_second: float(prompt.tokens) / seconds, bound }
+        Limit::of(float(prompt.tokens), moving, computing)
     }
 }
 
@@ -266,7 +275,8 @@ mod tests {
         assert_eq!(demo.decode_bytes(0, KvType::F16), weights + 2 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::F16), weights + 102 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::Q8_0), weights + 102 * 1088);
-        let limit = demo.decode_limit(0, KvType::F16, 10.0 * float(weights + 4096));
+        let machine = Machine { bytes: 10.0 * float(weights + 4096), flops: f64::INFINITY };
+        let limit = demo.decode_limit(0, KvType::F16, &machine).tokens_per_second;
         assert!((limit - 10.0).abs() < 1e-9, "{limit}");
     }
 
@@ -305,7 +315,7 @@ mod tests {
             assert_eq!(limit.bound, bound);
             assert!((limit.tokens_per_second - 256.0).abs() < 1e-9);
         }
-        assert_eq!(format!("{}, {}", Bound::Bandwidth, Bound::Compute), "memory bandwidth, compute");
+        assert_eq!(format!("{}, {}", Bound::Bandwidth, Bound::Compute), "bandwidth, compute");
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! Rows to stdout, as they come, in the form that is wanted.
 
+use super::baseline::Baseline;
 use super::json::{Format, Writer};
 use super::markdown::Markdown;
 use super::row::{Planned, Row};
 use super::table::{Extras, Table};
 use crate::cli::args::{BenchArgs, OutputArg};
 use crate::cli::ui::Ui;
+use crate::error::Result;
 
 pub(super) struct Output {
     form: Form,
+    baseline: Option<Baseline>,
+    fail_slower: Option<f64>,
 }
 
 enum Form {
@@ -18,7 +22,8 @@ enum Form {
 }
 
 impl Output {
-    pub(super) fn new(args: &BenchArgs, planned: &[Planned], width: Option<usize>) -> Self {
+    pub(super) fn new(args: &BenchArgs, planned: &[Planned], width: Option<usize>) -> Result<Self> {
+        let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
         let extras = Extras { roofline: true, baseline: args.baseline.is_some() };
         let form = match if args.json { OutputArg::Json } else { args.output } {
             OutputArg::Table => Form::Table(Table::new(planned, extras, width)),
@@ -27,7 +32,7 @@ impl Output {
             OutputArg::Json => Form::Data(Writer::new(Format::Json)),
             OutputArg::Jsonl => Form::Data(Writer::new(Format::Jsonl)),
         };
-        Self { form }
+        Ok(Self { form, baseline, fail_slower: args.fail_slower })
     }
 
     /// What stands before the first row, which may be minutes away.
@@ -38,7 +43,7 @@ impl Output {
     }
 
     pub(super) fn row(&mut self, ui: &mut Ui, row: &Row) {
-        let ratio = None;
+        let ratio = self.baseline.as_mut().and_then(|baseline| baseline.compare(row));
         let text = match &mut self.form {
             Form::Table(table) => table.row(row, ratio),
             Form::Markdown(table) => table.row(row, ratio),
@@ -55,6 +60,17 @@ impl Output {
             Form::Data(writer) => writer.end(),
         };
         print(ui, &text);
+        for note in self.baseline.iter().flat_map(Baseline::notes) {
+            ui.note(&note);
+        }
+    }
+
+    /// Whether it was fast enough, where that was asked.
+    pub(super) fn judge(&self) -> Result<()> {
+        match (&self.baseline, self.fail_slower) {
+            (Some(baseline), Some(percent)) => baseline.slower_than(percent),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::engine::{GpuLayers, KvType};
+use crate::model::roofline::Limit;
 
 /// A row is noisy when its spread is above this share of its median.
 pub(crate) const NOISY: f64 = 0.03;
@@ -24,7 +25,7 @@ pub(crate) struct Row {
     /// Only of a test with an answer.
     pub(crate) answer: Option<Answer>,
     pub(crate) load: Load,
-    pub(crate) roofline: Option<Roofline>,
+    pub(crate) roofline: Option<Limit>,
     pub(crate) memory: Memory,
 }
 
@@ -124,20 +125,6 @@ pub(crate) struct Load {
     pub(crate) warm: Option<Duration>,
 }
 
-/// The most that this machine could do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Roofline {
-    pub(crate) tokens_per_second: f64,
-    pub(crate) bound: Bound,
-}
-
-/// What keeps a test from being faster than its roofline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
-    Bandwidth,
-    Compute,
-}
-
 /// Bytes of this process, and of the GPU.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
@@ -208,15 +195,6 @@ impl fmt::Display for Test {
     }
 }
 
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Bandwidth => "bandwidth",
-            Self::Compute => "compute",
-        })
-    }
-}
-
 /// The mean; 0 of nothing, as llama-bench has it.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / count(values) }
@@ -258,6 +236,7 @@ pub(super) mod example {
     //! Rows for tests.
 
     use super::*;
+    use crate::model::roofline::Bound;
 
     /// A test of everything.
     pub(crate) fn full() -> Row {
@@ -271,7 +250,7 @@ pub(super) mod example {
                 cache_hit: Some(0.25),
             }),
             load: Load { cold: Some(Duration::from_millis(300)), warm: Some(Duration::from_millis(50)) },
-            roofline: Some(Roofline { tokens_per_second: 125.0, bound: Bound::Bandwidth }),
+            roofline: Some(Limit { tokens_per_second: 125.0, bound: Bound::Bandwidth }),
             memory: Memory { peak: Some(3_000_000), steady: Some(2_000_000), vram: Some(1_000_000) },
             ..row(&[1000, 1000, 1000])
         }
@@ -320,6 +299,7 @@ pub(super) mod example {
 mod tests {
     use super::example::row;
     use super::*;
+    use crate::model::roofline::Bound;
 
     #[test]
     fn few_repetitions_say_what_they_can() {
@@ -372,7 +352,7 @@ mod tests {
         let mut row = row(&[1000, 1000, 4000]);
         assert_eq!(row.roofline_percent(), None);
         for (limit, percent) in [(125.0, Some(80.0)), (0.0, None), (f64::INFINITY, None), (f64::NAN, None)] {
-            row.roofline = Some(Roofline { tokens_per_second: limit, bound: Bound::Bandwidth });
+            row.roofline = Some(Limit { tokens_per_second: limit, bound: Bound::Bandwidth });
             assert_eq!(row.roofline_percent(), percent, "{limit}");
         }
     }

@@ -292,9 +292,10 @@ fn short(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::row::example::{full, row};
-    use super::super::row::{Bound, Load, Memory, Roofline, Test};
+    use super::super::row::{Load, Memory, Test};
     use super::*;
     use crate::engine::KvType;
+    use crate::model::roofline::{Bound, Limit};
 
     const ROOFLINE: Extras = Extras { roofline: true, baseline: false };
 
@@ -308,7 +309,7 @@ mod tests {
     fn prefill(depth: u32, millis: &[u64], roofline: f64) -> Row {
         Row {
             test: Test { kind: Kind::Prefill, prompt: 512, generated: 0, depth },
-            roofline: Some(Roofline { tokens_per_second: roofline, bound: Bound::Compute }),
+            roofline: Some(Limit { tokens_per_second: roofline, bound: Bound::Compute }),
             ..row(millis)
         }
     }
@@ -316,7 +317,7 @@ mod tests {
     fn decode(depth: u32, millis: &[u64], roofline: f64) -> Row {
         Row {
             test: Test { kind: Kind::Decode, prompt: 0, generated: 128, depth },
-            roofline: Some(Roofline { tokens_per_second: roofline, bound: Bound::Bandwidth }),
+            roofline: Some(Limit { tokens_per_second: roofline, bound: Bound::Bandwidth }),
             ..row(millis)
         }
     }
