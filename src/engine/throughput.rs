@@ -11,53 +11,54 @@ use crate::error::{Error, Result};
 /// How long to multiply, in all; and at least so many times each.
 const BUDGET: Duration = Duration::from_millis(500);
 const TIMES: u32 = 2;
-/// Types with less than this part of the work of the largest are left out.
-const SMALLEST: u64 = 20;
 /// The most numbers of a matrix: enough to keep a CPU or a GPU busy, and few enough for the time.
 const NUMBERS: u64 = 16 << 20;
 const NUMBERS_GPU: u64 = 64 << 20;
-/// Stands in for types that a device cannot multiply by.
-const F16: u32 = 1;
+/// The number of the type of 16-bit floats. It stands in for types that a device cannot multiply by.
+pub(crate) const F16: u32 = 1;
 
-/// The matrices of a model whose weights have the same type.
+/// What a matrix of a model is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Matrix {
-    /// The number of the type, in a file and in ggml.
+    /// The number of the weights' type, in a file and in ggml.
     pub(crate) kind: u32,
-    /// Numbers in a row, and rows, of one of them.
+    /// Numbers in a row.
     pub(crate) columns: u64,
     pub(crate) rows: u64,
-    /// Multiplications for a token, in all of them.
-    pub(crate) multiplications: u64,
 }
 
-/// Additions and multiplications per second over these kinds of matrices, each as often as the model has it, times a
-/// batch. Weights lie where llama.cpp puts them, repacked where it repacks. `None` if the brake stopped it.
+/// Additions and multiplications per second by weights of some types.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Throughput(Vec<(u32, f64)>);
+
+impl Throughput {
+    #[cfg(test)]
+    pub(crate) fn new(measured: Vec<(u32, f64)>) -> Self {
+        Self(measured)
+    }
+
+    /// For one type; where it was not measured, the fastest of the others.
+    pub(crate) fn of(&self, kind: u32) -> f64 {
+        let fastest = || self.0.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
+        self.0.iter().find(|(measured, _)| *measured == kind).map_or_else(fastest, |(_, speed)| *speed)
+    }
+}
+
+/// Multiply matrices like these by a batch. Weights lie where llama.cpp puts them, repacked where it repacks. `None` if
+/// the brake stopped it.
 pub(crate) fn measure(
     gpu: Option<&Device>,
     threads: usize,
     matrices: &[Matrix],
     brake: &AtomicBool,
-) -> Result<Option<f64>> {
-    let matrices = important(matrices);
-    if matrices.is_empty() {
-        return Err(Error::failed("the model has no matrices to measure"));
-    }
-    let budget = BUDGET / u32::try_from(matrices.len()).unwrap_or(1);
-    let (mut work, mut seconds) = (0.0, 0.0);
+) -> Result<Option<Throughput>> {
+    let budget = BUDGET / u32::try_from(matrices.len().max(1)).unwrap_or(1);
+    let mut measured = Vec::new();
     for matrix in matrices {
-        let Some(speed) = speed(gpu, threads, &matrix, budget, brake)? else { return Ok(None) };
-        let share = float(matrix.multiplications.max(1));
-        work += share;
-        seconds += share / speed;
+        let Some(speed) = speed(gpu, threads, matrix, budget, brake)? else { return Ok(None) };
+        measured.push((matrix.kind, speed));
     }
-    Ok(Some(work / seconds))
-}
-
-/// The matrices that make up most of the work.
-fn important(matrices: &[Matrix]) -> Vec<Matrix> {
-    let most = matrices.iter().map(|matrix| matrix.multiplications).max().unwrap_or(0);
-    matrices.iter().filter(|matrix| matrix.multiplications >= most / SMALLEST).copied().collect()
+    Ok(Some(Throughput(measured)))
 }
 
 /// Additions and multiplications per second with one matrix.
@@ -111,7 +112,7 @@ fn float(n: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const MATRIX: Matrix = Matrix { kind: F16, columns: 64, rows: 128, multiplications: 1 };
+    const MATRIX: Matrix = Matrix { kind: F16, columns: 64, rows: 128 };
 
     #[test]
     fn large_matrices_are_cut_to_whole_groups_of_rows() {
@@ -128,15 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn small_shares_are_left_out() {
-        let all = [(1, 100), (2, 5), (3, 4)].map(|(kind, multiplications)| Matrix {
-            kind,
-            multiplications,
-            ..MATRIX
-        });
-        let kinds: Vec<u32> = important(&all).iter().map(|matrix| matrix.kind).collect();
-        assert_eq!(kinds, [1, 2]);
-        assert!(measure(None, 1, &[], &AtomicBool::new(false)).is_err());
+    fn what_was_not_measured_is_as_fast_as_the_fastest() {
+        let measured = Throughput::new(vec![(8, 3.0), (2, 5.0)]);
+        let speeds = [8, 2, 12].map(|kind| measured.of(kind));
+        assert!(speeds.iter().zip([3.0, 5.0, 5.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{speeds:?}");
     }
 
     #[test]
@@ -144,10 +140,11 @@ mod tests {
         // All that `ggml_quantize_chunk` makes.
         let kinds =
             [0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 29, 30, 34, 35, 39]
-                .map(|kind| Matrix { kind, columns: 256, rows: 32, multiplications: 1 });
+                .map(|kind| Matrix { kind, columns: 256, rows: 32 });
+        let measured = measure(None, 1, &kinds, &AtomicBool::new(false)).unwrap().unwrap();
+        assert_eq!(measured.0.len(), kinds.len());
         for kind in kinds {
-            let brake = AtomicBool::new(false);
-            let speed = super::speed(None, 1, &kind, Duration::ZERO, &brake).unwrap().unwrap();
+            let speed = measured.of(kind.kind);
             assert!(speed.is_finite() && speed > 0.0, "{kind:?}");
         }
     }

@@ -10,32 +10,32 @@ use std::fmt;
 
 use super::gguf::{Cache, Header, Shape, Tensor};
 use crate::engine::KvType;
-use crate::engine::throughput::Matrix;
+use crate::engine::throughput::{F16, Matrix, Throughput};
 
 /// What a model costs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Roofline {
-    /// Weights that every token needs, but for the output.
-    dense: Cost,
-    /// Those of them that only tokens with an output need: the last layer's feed-forward part, but for experts.
-    last: Cost,
-    /// From a token's last embedding to the likelihood of each word.
-    output: Cost,
-    /// All experts of all layers, and how many of how many a token uses.
-    experts: Cost,
+    /// Bytes of the weights that every token needs.
+    dense: u64,
+    /// Of those that only a token with an output needs: the output matrix and the last layer's feed-forward part, but for
+    /// experts.
+    last: u64,
+    /// Of all experts, and how many of how many a token uses.
+    experts: u64,
     used: (u64, u64),
-    /// The rows of tables that a token takes.
+    /// Of the rows of tables that a token takes.
     rows: u64,
     cache: Cache,
-    /// By type, with the largest matrix of each.
-    matrices: Vec<Matrix>,
+    kinds: Vec<MatrixKind>,
 }
 
-/// Weights that are read and multiplied.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Cost {
-    bytes: u64,
-    multiplications: u64,
+/// The matrices whose weights have the same type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MatrixKind {
+    largest: Matrix,
+    /// Multiplications for each token, and those for a token with an output.
+    each: u64,
+    last: u64,
 }
 
 /// Tokens of a prompt, evaluated in micro-batches behind others.
@@ -48,11 +48,11 @@ pub(crate) struct Prompt {
 }
 
 /// What a machine does in a second.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Machine {
+    /// Read from memory.
     pub(crate) bytes: f64,
-    /// Additions and multiplications.
-    pub(crate) flops: f64,
+    pub(crate) throughput: Throughput,
 }
 
 /// What there is too little of.
@@ -89,23 +89,22 @@ impl fmt::Display for Bound {
 
 impl Roofline {
     pub(crate) fn new(header: &Header, shape: &Shape) -> Self {
-        let used = (shape.experts_used.unwrap_or(1), shape.experts.unwrap_or(1).max(1));
+        let experts = shape.experts.unwrap_or(1).max(1);
         let tied = header.tensor("output.weight").is_none();
         let layers = shape.layers.unwrap_or(0);
         let mut all = Self {
-            dense: Cost::default(),
-            last: Cost::default(),
-            output: Cost::default(),
-            experts: Cost::default(),
-            used: (used.0.min(used.1), used.1),
+            dense: 0,
+            last: 0,
+            experts: 0,
+            used: (shape.experts_used.unwrap_or(1).min(experts), experts),
             rows: 0,
             cache: shape.cache.clone(),
-            matrices: Vec::new(),
+            kinds: Vec::new(),
         };
         for tensor in &header.tensors {
             all.add(tensor, layers, tied);
         }
-        all.matrices.sort_by_key(|matrix| std::cmp::Reverse(matrix.multiplications));
+        all.kinds.sort_by_key(|kind| std::cmp::Reverse(kind.each));
         all
     }
 
@@ -117,50 +116,55 @@ impl Roofline {
             return;
         }
         if TABLES.contains(&name) {
-            self.rows =
-                self.rows.saturating_add(tensor.bytes / tensor.dims.get(1).copied().unwrap_or(1).max(1));
+            add(&mut self.rows, tensor.bytes / tensor.dims.get(1).copied().unwrap_or(1).max(1));
         }
-        if name == "output.weight" || name == "output.bias" || (tied && name == "token_embd.weight") {
-            self.output.add(tensor);
-        } else if name.contains("exps.") {
-            self.experts.add(tensor);
-            self.add_matrix(tensor, self.used);
+        let is_output = name.starts_with("output.") || (tied && name == "token_embd.weight");
+        if name.contains("exps.") {
+            add(&mut self.experts, tensor.bytes);
+            self.multiply(tensor, share(tensor.elements(), self.used.0, self.used.1), 0);
+        } else if is_output || (layer == layers.checked_sub(1) && name.contains(".ffn_")) {
+            add(&mut self.last, tensor.bytes);
+            self.multiply(tensor, 0, tensor.elements());
         } else if !TABLES.contains(&name) {
-            let feeds = layer == layers.checked_sub(1) && name.contains(".ffn_");
-            if feeds {
-                self.last.add(tensor);
-            } else {
-                self.dense.add(tensor);
-            }
-            self.add_matrix(tensor, (1, 1));
+            add(&mut self.dense, tensor.bytes);
+            self.multiply(tensor, tensor.elements(), 0);
         }
     }
 
-    /// Count a matrix of which a token uses so many of so many parts.
-    fn add_matrix(&mut self, tensor: &Tensor, (used, all): (u64, u64)) {
+    /// Count the multiplications by a matrix. Norms, of one dimension, are small.
+    fn multiply(&mut self, tensor: &Tensor, each: u64, last: u64) {
         let [columns, rows, ..] = tensor.dims[..] else { return };
-        let multiplications = share(tensor.elements(), used, all);
-        let new = Matrix { kind: tensor.kind.id, columns, rows, multiplications };
-        match self.matrices.iter_mut().find(|matrix| matrix.kind == new.kind) {
-            None => self.matrices.push(new),
-            Some(old) => {
-                if columns.saturating_mul(rows) > old.columns.saturating_mul(old.rows) {
-                    (old.columns, old.rows) = (columns, rows);
+        let matrix = Matrix { kind: tensor.kind.id, columns, rows };
+        match self.kinds.iter_mut().find(|kind| kind.largest.kind == matrix.kind) {
+            None => self.kinds.push(MatrixKind { largest: matrix, each, last }),
+            Some(kind) => {
+                // An output matrix is no example for a prompt.
+                if each > 0 && (kind.each == 0 || size(&matrix) > size(&kind.largest)) {
+                    kind.largest = matrix;
                 }
-                old.multiplications = old.multiplications.saturating_add(multiplications);
+                add(&mut kind.each, each);
+                add(&mut kind.last, last);
             }
         }
     }
 
-    /// The kinds of matrices that a prompt is multiplied by, the largest share first.
-    pub(crate) fn matrices(&self) -> &[Matrix] {
-        &self.matrices
+    /// Matrices like those that a prompt is multiplied by, to be measured: one of each type with a share worth it, and
+    /// one of 16-bit floats, as which keys and values are multiplied.
+    pub(crate) fn matrices(&self) -> Vec<Matrix> {
+        const SMALLEST: u64 = 20;
+        let most = self.kinds.first().map_or(0, |kind| kind.each);
+        let large = self.kinds.iter().filter(|kind| kind.each > most / SMALLEST);
+        let mut all: Vec<Matrix> = large.map(|kind| kind.largest).collect();
+        if !all.iter().any(|matrix| matrix.kind == F16) {
+            all.extend(all.first().map(|&matrix| Matrix { kind: F16, ..matrix }));
+        }
+        all
     }
 
     /// Bytes of weights that one token needs.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        let experts = share(self.experts.bytes, self.used.0, self.used.1);
-        self.dense.bytes + self.last.bytes + self.output.bytes + self.rows + experts
+        let experts = share(self.experts, self.used.0, self.used.1);
+        self.dense.saturating_add(self.last).saturating_add(self.rows).saturating_add(experts)
     }
 
     /// Bytes that are read and written for the next token behind `depth` others.
@@ -175,42 +179,46 @@ impl Roofline {
         self.cache.state_bytes().saturating_mul(2)
     }
 
-    /// The most tokens per second, one after the other, behind `depth` others. For an answer that is half its length
-    /// more than what stands before it.
+    /// The most tokens per second, one after the other, behind `depth` others. For a whole answer, take the depth in
+    /// its middle.
     pub(crate) fn decode_limit(&self, depth: u64, kv: KvType, machine: &Machine) -> Limit {
         let moving = float(self.decode_bytes(depth, kv)) / machine.bytes;
-        let computing = self.prefill_flops(Prompt { tokens: 1, depth, micro_batch: 1 }) / machine.flops;
-        Limit::of(1.0, moving, computing)
+        let one = Prompt { tokens: 1, depth, micro_batch: 1 };
+        Limit::of(1.0, moving, self.computing(one, machine))
     }
 
-    /// Additions and multiplications of a prompt whose last token has an output.
-    pub(crate) fn prefill_flops(&self, prompt: Prompt) -> f64 {
-        let experts = share(self.experts.multiplications, self.used.0, self.used.1);
-        let each = float(self.dense.multiplications) + float(experts);
-        let once = float(self.last.multiplications) + float(self.output.multiplications);
-        let looks = self.cache.multiplications(prompt.depth, prompt.tokens);
-        2.0 * (float(prompt.tokens) * each + once + float(looks))
+    /// Seconds of a prompt's additions and multiplications.
+    fn computing(&self, prompt: Prompt, machine: &Machine) -> f64 {
+        self.prefill_flops(prompt).iter().map(|(kind, flops)| flops / machine.throughput.of(*kind)).sum()
+    }
+
+    /// Additions and multiplications of a prompt whose last token has an output, by the type of what is multiplied by.
+    fn prefill_flops(&self, prompt: Prompt) -> Vec<(u32, f64)> {
+        let tokens = float(prompt.tokens);
+        let weights = |kind: &MatrixKind| tokens * float(kind.each) + float(kind.last);
+        let looks = float(self.cache.multiplications(prompt.depth, prompt.tokens));
+        let weights = self.kinds.iter().map(|kind| (kind.largest.kind, 2.0 * weights(kind)));
+        weights.chain([(F16, 2.0 * looks)]).collect()
     }
 
     /// Bytes of a prompt: the weights once for each micro-batch, and of the experts as many as its tokens can choose;
     /// the keys and values that the last token of each sees, and those that each token leaves.
-    pub(crate) fn prefill_bytes(&self, prompt: Prompt, kv: KvType) -> f64 {
+    fn prefill_bytes(&self, prompt: Prompt, kv: KvType) -> f64 {
         let size = prompt.micro_batch.clamp(1, prompt.tokens.max(1));
         let passes = float(prompt.tokens.div_ceil(size));
         let chosen = self.used.0.saturating_mul(size).min(self.used.1);
-        let weights = float(self.dense.bytes) + float(share(self.experts.bytes, chosen, self.used.1));
+        let weights = float(self.dense) + float(share(self.experts, chosen, self.used.1));
         // The passes see more and more: on average what lies in the middle.
         let middle = prompt.depth.saturating_add(prompt.tokens.saturating_add(size) / 2);
         let pass = weights + float(self.cache.read_bytes(middle, kv)) + float(self.states());
         let token = float(self.rows) + float(self.cache.bytes_per_token(kv));
-        passes * pass + float(prompt.tokens) * token + float(self.last.bytes) + float(self.output.bytes)
+        passes * pass + float(prompt.tokens) * token + float(self.last)
     }
 
     /// The most tokens of a prompt per second.
     pub(crate) fn prefill_limit(&self, prompt: Prompt, kv: KvType, machine: &Machine) -> Limit {
         let moving = self.prefill_bytes(prompt, kv) / machine.bytes;
-        let computing = self.prefill_flops(prompt) / machine.flops;
-        Limit::of(float(prompt.tokens), moving, computing)
+        Limit::of(float(prompt.tokens), moving, self.computing(prompt, machine))
     }
 }
 
@@ -218,13 +226,13 @@ impl Roofline {
 const TABLES: [&str; 4] =
     ["token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight"];
 
-impl Cost {
-    fn add(&mut self, tensor: &Tensor) {
-        self.bytes = self.bytes.saturating_add(tensor.bytes);
-        if tensor.dims.len() > 1 {
-            self.multiplications = self.multiplications.saturating_add(tensor.elements());
-        }
-    }
+/// Headers that nobody has checked may name any number.
+fn add(to: &mut u64, more: u64) {
+    *to = to.saturating_add(more);
+}
+
+fn size(matrix: &Matrix) -> u64 {
+    matrix.columns.saturating_mul(matrix.rows)
 }
 
 /// The number behind `blk.`.
@@ -260,6 +268,11 @@ mod tests {
         Roofline::new(&header, &header.shape())
     }
 
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers")]
+    fn flops(roofline: &Roofline, prompt: Prompt) -> u64 {
+        roofline.prefill_flops(prompt).iter().map(|(_, flops)| flops).sum::<f64>() as u64
+    }
+
     /// Parameters of the demo model's parts: width 256, 8 heads and 4 of the cache, feed-forward 512, 768 words.
     const ATTENTION: u64 = 256 * 256 + 2 * 256 * 128 + 256 * 256;
     const FEED_FORWARD: u64 = 3 * 256 * 512;
@@ -275,7 +288,10 @@ mod tests {
         assert_eq!(demo.decode_bytes(0, KvType::F16), weights + 2 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::F16), weights + 102 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::Q8_0), weights + 102 * 1088);
-        let machine = Machine { bytes: 10.0 * float(weights + 4096), flops: f64::INFINITY };
+        let machine = Machine {
+            bytes: 10.0 * float(weights + 4096),
+            throughput: Throughput::new(vec![(F16, f64::INFINITY)]),
+        };
         let limit = demo.decode_limit(0, KvType::F16, &machine).tokens_per_second;
         assert!((limit - 10.0).abs() < 1e-9, "{limit}");
     }
@@ -287,7 +303,7 @@ mod tests {
         // for one, and 6 + … + 15 looks at keys and values of 8 × (32 + 32) numbers in four layers.
         let weights = 10 * (4 * ATTENTION + 3 * FEED_FORWARD) + FEED_FORWARD + WORDS;
         let looks = 4 * 8 * 64 * (6..=15).sum::<u64>();
-        assert!((demo().prefill_flops(prompt) - float(2 * (weights + looks))).abs() < 1.0);
+        assert_eq!(flops(&demo(), prompt), 2 * (weights + looks));
     }
 
     #[test]
@@ -308,9 +324,10 @@ mod tests {
     fn the_slower_of_two_is_the_limit() {
         let demo = demo();
         let prompt = Prompt { tokens: 512, depth: 0, micro_batch: 512 };
-        let (bytes, flops) = (demo.prefill_bytes(prompt, KvType::F16), demo.prefill_flops(prompt));
+        let (bytes, flops) = (demo.prefill_bytes(prompt, KvType::F16), float(flops(&demo, prompt)));
         for (seconds, bound) in [((2.0, 1.0), Bound::Bandwidth), ((1.0, 2.0), Bound::Compute)] {
-            let machine = Machine { bytes: bytes / seconds.0, flops: flops / seconds.1 };
+            let throughput = Throughput::new(vec![(F16, flops / seconds.1)]);
+            let machine = Machine { bytes: bytes / seconds.0, throughput };
             let limit = demo.prefill_limit(prompt, KvType::F16, &machine);
             assert_eq!(limit.bound, bound);
             assert!((limit.tokens_per_second - 256.0).abs() < 1e-9);
@@ -326,7 +343,7 @@ mod tests {
         assert_eq!(tied, tiny.tensors.iter().map(|t| t.data.len() as u64).sum::<u64>() + 64 * 4);
         let untied = roofline(&tiny.with_zeros("output.weight", &[64, words]));
         assert_eq!(untied.weight_bytes(), tied);
-        assert_eq!(untied.output.multiplications, 64 * words);
+        assert_eq!(untied.kinds.iter().map(|kind| kind.last).sum::<u64>(), 64 * words + 3 * 64 * 128);
     }
 
     #[test]
@@ -345,8 +362,8 @@ mod tests {
             let prompt = Prompt { tokens, depth: 0, micro_batch: tokens };
             let more = with.prefill_bytes(prompt, KvType::F16) - without.prefill_bytes(prompt, KvType::F16);
             assert!((more - float(experts * expert + shared)).abs() < 1.0, "{tokens}");
-            let more = with.prefill_flops(prompt) - without.prefill_flops(prompt);
-            assert!((more - float(2 * tokens * (2 * (64 * 32 + 32) + 64 * 32))).abs() < 1.0, "{tokens}");
+            let more = flops(&with, prompt) - flops(&without, prompt);
+            assert_eq!(more, 2 * tokens * (2 * (64 * 32 + 32) + 64 * 32), "{tokens}");
         }
     }
 
@@ -369,17 +386,33 @@ mod tests {
     }
 
     #[test]
-    fn matrices_are_told_by_type() {
-        let demo = demo();
-        let [f16] = demo.matrices() else { panic!("{:?}", demo.matrices()) };
-        let multiplications = 4 * (ATTENTION + FEED_FORWARD);
-        assert_eq!(*f16, Matrix { kind: 1, columns: 512, rows: 256, multiplications });
+    fn one_matrix_of_each_type_stands_for_all() {
+        assert_eq!(demo().matrices(), [Matrix { kind: F16, columns: 512, rows: 256 }]);
         let changed = Tiny::llama().change_tensor("blk.0.ffn_up.weight", |t| {
             (t.kind, t.dims, t.data) = (8, vec![64, 128], vec![0; 64 * 128 / 32 * 34]);
         });
-        let kinds: Vec<(u32, u64)> =
-            roofline(&changed).matrices().iter().map(|m| (m.kind, m.multiplications)).collect();
-        let all = 2 * (64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128);
-        assert_eq!(kinds, [(0, all - 64 * 128), (8, 64 * 128)]);
+        let matrix = |kind, columns, rows| Matrix { kind, columns, rows };
+        let (floats, quantized) = (matrix(0, 64, 128), matrix(8, 64, 128));
+        assert_eq!(roofline(&changed).matrices(), [floats, quantized, Matrix { kind: F16, ..floats }]);
+        // A prompt is multiplied by each as often as the model has it, and by keys and values.
+        let prompt = Prompt { tokens: 1, depth: 0, micro_batch: 1 };
+        let words = Tiny::llama().tensors[0].dims[1];
+        let all = 2 * (64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128) + 64 * words;
+        let expected = [(0, all - 64 * 128), (8, 64 * 128), (F16, 2 * 4 * 2 * 16)];
+        let flops = roofline(&changed).prefill_flops(prompt);
+        assert!(
+            flops.iter().zip(expected).all(|(a, b)| a.0 == b.0 && (a.1 - float(2 * b.1)).abs() < 1.0),
+            "{flops:?}"
+        );
+    }
+
+    #[test]
+    fn a_small_share_is_not_worth_measuring() {
+        let tiny = Tiny::llama().with_zeros("blk.0.attn_gate.weight", &[32, 32]);
+        let tiny = tiny.change_tensor("blk.0.attn_gate.weight", |t| {
+            (t.kind, t.data) = (8, vec![0; 32 * 34]);
+        });
+        let kinds: Vec<u32> = roofline(&tiny).matrices().iter().map(|matrix| matrix.kind).collect();
+        assert_eq!(kinds, [0, F16]);
     }
 }

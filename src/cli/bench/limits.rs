@@ -20,7 +20,7 @@ impl Limits {
     pub(super) fn new(header: &Header) -> Self {
         let shape = header.shape();
         let model = Roofline::new(header, &shape);
-        let matrices = model.matrices().to_vec();
+        let matrices = model.matrices();
         Self { bytes: shape.tensor_bytes, matrices, model, measured: Vec::new() }
     }
 
@@ -53,13 +53,13 @@ impl Limits {
         let threads = if gpu.is_some() { 1 } else { threads };
         let known = self.measured.iter().find(|(place, count, _)| (place, *count) == (&name, threads));
         if let Some((.., machine)) = known {
-            return Ok(Some(*machine));
+            return Ok(Some(machine.clone()));
         }
         let bytes = bandwidth::measure(gpu, threads, self.bytes, brake)?;
-        let flops = throughput::measure(gpu, threads, &self.matrices, brake)?;
-        let (Some(bytes), Some(flops)) = (bytes, flops) else { return Ok(None) };
-        let machine = Machine { bytes: bytes.bytes_per_second, flops };
-        self.measured.push((name, threads, machine));
+        let throughput = throughput::measure(gpu, threads, &self.matrices, brake)?;
+        let (Some(bytes), Some(throughput)) = (bytes, throughput) else { return Ok(None) };
+        let machine = Machine { bytes: bytes.bytes_per_second, throughput };
+        self.measured.push((name, threads, machine.clone()));
         Ok(Some(machine))
     }
 }
@@ -99,14 +99,19 @@ mod tests {
     use super::super::row::Kind;
     use super::*;
     use crate::engine::KvType;
+    use crate::engine::throughput::Throughput;
     use crate::model::gguf::tiny_gguf::Tiny;
+
+    fn machine(bytes: f64, flops: f64) -> Machine {
+        Machine { bytes, throughput: Throughput::new(vec![(0, flops)]) }
+    }
 
     #[test]
     fn an_answer_takes_the_time_of_its_parts() {
         let header = Header::from_bytes(&Tiny::llama().bytes()).unwrap();
         let model = Roofline::new(&header, &header.shape());
         let plan = LoadPlan::on_cpu(64, KvType::F16, 1);
-        let machine = Machine { bytes: 1e9, flops: 1e9 };
+        let machine = machine(1e9, 1e9);
         let seconds = |kind, prompt, generated, depth| {
             let limit = limit(&model, Test { kind, prompt, generated, depth }, &plan, &machine, &machine);
             (f64::from(prompt) + f64::from(generated)) / limit.tokens_per_second
@@ -123,7 +128,7 @@ mod tests {
         let plan = LoadPlan::on_cpu(64, KvType::F16, 1);
         let test = Test { kind: Kind::Prefill, prompt: 32, generated: 0, depth: 0 };
         for (bytes, flops, bound) in [(1.0, 1e9, Bound::Bandwidth), (1e9, 1.0, Bound::Compute)] {
-            let machine = Machine { bytes, flops };
+            let machine = machine(bytes, flops);
             assert_eq!(limit(&model, test, &plan, &machine, &machine).bound, bound);
         }
     }
