@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::ArgMatches;
 
@@ -13,18 +13,17 @@ use super::pull::Found;
 use super::settings::Settings;
 use super::ui::Ui;
 use super::{cache, pull, version};
+use crate::engine::LoadPlan;
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
-use crate::engine::{DeviceKind, GpuLayers, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
-use crate::human::{Bytes, Count, Seconds, Thousands};
-use crate::machine;
+use crate::human::{Bytes, Thousands};
 use crate::model::fingerprint::fingerprint;
-use crate::model::fit::{self, Need};
 use crate::model::gguf::{Header, Shape};
 use crate::session::cache::{Key, PrefixStore};
 use crate::session::{Options, Overflow, Template, Think};
 
 pub(super) mod kv;
+mod plan;
 
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {
@@ -63,14 +62,14 @@ pub(crate) fn load(
     let in_registry = |name: &str| found.sampling.get(name).copied();
     let settings = Settings::resolve(&args.sampling, matches, in_registry, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
-    let plan = plan(ui, args, &shape)?;
+    let (plan, placed) = plan::plan(ui, args, &found.name, &shape)?;
     check_positions(&header, plan.ctx)?;
     check_keep(args.context.keep, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
     let weights = load_weights(ui, path, &plan)?;
     let store = store(ui, args, found, &header, template.as_ref(), &weights, &plan);
-    if ui.is_verbose() {
-        ui.note(&load_line(&shape, &plan, &weights, started.elapsed()));
+    if ui.is_verbose() || args.stats {
+        ui.note(&plan::load_line(&shape, &plan, &placed, weights.gpu_layers, started.elapsed()));
     }
     Ok(Loaded { name: found.name.clone(), weights, template, settings, ctx: plan.ctx, store, started })
 }
@@ -117,38 +116,6 @@ pub(super) fn load_weights(ui: &Ui, path: &Path, plan: &LoadPlan) -> Result<Weig
     weights
 }
 
-/// Where the model goes and how large its window is.
-fn plan(ui: &mut Ui, args: &AnswerArgs, shape: &Shape) -> Result<LoadPlan> {
-    let kv = kv::choose(ui, args.context.kv, shape)?;
-    let need = Need {
-        weights: shape.tensor_bytes,
-        cache: &|tokens| shape.cache.bytes(tokens, kv),
-        trained: shape.context.unwrap_or(0),
-    };
-    // A GPU has its own memory, which llama.cpp's fit asks for.
-    let on_gpu = placement::uses_gpu(args.model.device.as_deref(), args.model.gpu_layers);
-    let available = if on_gpu { None } else { machine::memory_available() };
-    let ctx = fit::context(&need, args.context.ctx, available)?;
-    let usual = fit::usual_context(need.trained);
-    if args.context.ctx.is_none() && u64::from(ctx) < usual {
-        ui.note(&format!(
-            "context: {} tokens, because {} do not fit into the {} that are free",
-            Thousands(ctx.into()),
-            Thousands(usual),
-            Bytes(available.unwrap_or(0))
-        ));
-    }
-    if !on_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
-        ui.note("no GPU is seen: all layers stay on the CPU");
-    }
-    let threads = args.model.threads.map_or_else(machine::threads, usize::from);
-    Ok(LoadPlan {
-        gpu_layers: args.model.gpu_layers,
-        device: args.model.device.clone(),
-        ..LoadPlan::usual(ctx, kv, threads)
-    })
-}
-
 /// What always stays must leave room for what comes and goes.
 fn check_keep(keep: Option<u32>, ctx: u32) -> Result<()> {
     match keep {
@@ -182,26 +149,6 @@ fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
         Thousands(ctx.into()),
         Thousands(trained)
     ));
-}
-
-/// One line about where the model went and what its context costs.
-fn load_line(shape: &Shape, plan: &LoadPlan, weights: &Weights, took: Duration) -> String {
-    let place = if placement::uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
-        let all = shape.layers.unwrap_or(0) + 1;
-        let layers = u64::try_from(weights.gpu_layers).unwrap_or(all).min(all);
-        let gpus = placement::devices().into_iter().filter(|d| d.kind == DeviceKind::Gpu);
-        let free: Vec<String> = gpus.map(|d| format!("{} has {} free", d.name, Bytes(d.free))).collect();
-        format!("GPU: {layers}/{all} layers, {}", free.join(", "))
-    } else {
-        format!("CPU: {}", Count(plan.threads as u64, "thread"))
-    };
-    format!(
-        "loaded {} in {}; {place}; context {}, {}",
-        Bytes(shape.tensor_bytes),
-        Seconds(took.as_secs_f64()),
-        Thousands(plan.ctx.into()),
-        kv::cost(shape, plan.ctx.into(), plan.kv)
-    )
 }
 
 /// The template wanted, or the model's own.

@@ -7,6 +7,7 @@ mod chat;
 mod commands;
 mod dirs;
 mod doctor;
+mod fit;
 mod hub;
 mod lines;
 mod load;
@@ -160,7 +161,7 @@ fn show(ui: &mut Ui, args: &ShowArgs) -> Result<()> {
         }
         Located::Remote(model) => {
             let (plan, header) = pull::peek(ui, &places, &args.model, &model)?;
-            show_header(ui, args, &header, &Source::Hub(&plan, room::fits(&header.shape(), &Room::here())))
+            show_header(ui, args, &header, &Source::Hub(&plan))
         }
     }
 }
@@ -174,9 +175,9 @@ fn show_header(ui: &mut Ui, args: &ShowArgs, header: &Header, source: &Source<'_
         })?;
         ui.page(template)
     } else if args.json {
-        ui.json(&show::json(header, source))
+        ui.json(&show::json(header, source, &Room::here().fits(&header.shape())))
     } else {
-        ui.page(&show::text(header, source))
+        ui.page(&show::text(header, source, &Room::here().fits(&header.shape())))
     };
     Ok(())
 }

@@ -1,110 +1,181 @@
-//! Whether a model would run on this machine, judged before it is here.
+//! The memory of this machine, and how a model would fit into it.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 
-use crate::engine::{DeviceKind, KvType, placement};
-use crate::human::Thousands;
+use crate::engine::{Device, KvType, placement};
+use crate::human::{Bytes, Thousands};
 use crate::machine;
-use crate::model::fit::{self, Need};
+use crate::model::fit::{self, Part, Plan, TooBig, Wish};
 use crate::model::gguf::Shape;
 
-/// The memory that a model could use, in bytes.
+/// The memory that a model could use.
 pub(crate) struct Room {
+    devices: Vec<Device>,
     memory: Option<u64>,
-    /// Free on the GPUs together; `None` without one.
-    gpu: Option<u64>,
 }
 
 impl Room {
     pub(crate) fn here() -> Self {
-        let gpus: Vec<u64> =
-            placement::devices().into_iter().filter(|d| d.kind == DeviceKind::Gpu).map(|d| d.free).collect();
-        let gpu = (!gpus.is_empty()).then(|| gpus.iter().sum());
-        Self { memory: machine::memory_available(), gpu }
+        Self::on(None)
     }
 
-    fn all(&self) -> Option<u64> {
-        self.memory.map(|memory| memory.saturating_add(self.gpu.unwrap_or(0)))
+    /// With no GPUs but those that a person means by `cuda`, or by `cuda1`.
+    pub(crate) fn on(device: Option<&str>) -> Self {
+        let mut devices = placement::devices();
+        devices.retain(|each| device.is_none_or(|wanted| each.is_called(wanted)));
+        Self { devices, memory: machine::memory_available() }
+    }
+
+    /// A CPU with all memory that there could be.
+    #[cfg(test)]
+    pub(crate) fn boundless() -> Self {
+        Self { devices: Vec::new(), memory: None }
+    }
+
+    pub(crate) fn view(&self) -> fit::Room<'_> {
+        fit::Room { devices: &self.devices, memory: self.memory }
     }
 
     /// Whether a model of so many bytes can run here with a small context, as far as is known.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         const CONTEXT: u64 = 256 << 20;
-        self.all().is_none_or(|memory| bytes.saturating_add(CONTEXT) <= memory)
+        let gpus: u64 = self.view().gpus().map(|gpu| gpu.free).sum();
+        self.memory.is_none_or(|memory| bytes.saturating_add(CONTEXT) <= memory.saturating_add(gpus))
+    }
+
+    /// Whether a model would run here, with the usual window and 16-bit keys and values.
+    pub(crate) fn fits(&self, shape: &Shape) -> Fits {
+        Fits(fit::plan(shape, self.view(), &Wish::default()))
     }
 }
 
 /// Whether a model runs here, and how.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fits {
-    No(String),
-    Yes { layers: u64, on_gpu: Option<u64>, context: u32 },
-}
+pub(crate) struct Fits(Result<Plan, TooBig>);
 
-/// An estimate from the header alone: weights and an f16 KV cache, and on a GPU a tenth more for its buffers. What really
-/// fits is asked of the devices when the model is loaded.
-pub(crate) fn fits(shape: &Shape, room: &Room) -> Fits {
-    let need = Need {
-        weights: shape.tensor_bytes,
-        cache: &|tokens| shape.cache.bytes(tokens, KvType::F16),
-        trained: shape.context.unwrap_or(0),
-    };
-    let context = match fit::context(&need, None, room.all()) {
-        Ok(context) => context,
-        Err(error) => return Fits::No(error.message),
-    };
-    let layers = shape.layers.unwrap_or(0) + 1;
-    let buffers = need.weights / 10;
-    let whole = need.weights.saturating_add((need.cache)(context.into())).saturating_add(buffers).max(1);
-    let part = |gpu: u64| u64::try_from(u128::from(layers) * u128::from(gpu.min(whole)) / u128::from(whole));
-    Fits::Yes { layers, on_gpu: room.gpu.map(|gpu| part(gpu).unwrap_or(layers)), context }
+impl Fits {
+    /// What each device would hold, in a line each.
+    pub(crate) fn parts(&self) -> Vec<String> {
+        let Self(Ok(plan)) = self else { return Vec::new() };
+        plan.parts.iter().map(|part| format!("{}: {}", part.name, share(part, plan.kv))).collect()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        match &self.0 {
+            Err(why) => json!({ "fits": false, "why": why.message() }),
+            Ok(plan) => json!({
+                "fits": true,
+                "layers": plan.layers,
+                "gpu_layers": plan.gpu_layers(),
+                "context": plan.ctx,
+                "kv": plan.kv.to_string(),
+                "devices": plan.parts.iter().map(part_json).collect::<Vec<_>>(),
+            }),
+        }
+    }
 }
 
 impl Display for Fits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::No(why) => write!(f, "no: {why}"),
-            Self::Yes { layers, on_gpu: Some(gpu), context } => {
-                write!(f, "yes, {gpu}/{layers} layers on the GPU, context {}", Thousands((*context).into()))
-            }
-            Self::Yes { on_gpu: None, context, .. } => {
-                write!(f, "yes, on the CPU, context {}", Thousands((*context).into()))
+        match &self.0 {
+            Err(why) => write!(f, "no: {}", why.message()),
+            Ok(plan) => {
+                let context = Thousands(plan.ctx.into());
+                match plan.gpu_layers() {
+                    0 => write!(f, "yes, on the CPU, context {context}"),
+                    on_gpu => write!(f, "yes, {on_gpu}/{} layers on the GPU, context {context}", plan.layers),
+                }
             }
         }
     }
 }
 
-impl Fits {
-    pub(crate) fn json(&self) -> Value {
-        match self {
-            Self::No(why) => json!({ "fits": false, "why": why }),
-            Self::Yes { layers, on_gpu, context } => {
-                json!({ "fits": true, "layers": layers, "gpu_layers": on_gpu.unwrap_or(0), "context": context })
-            }
-        }
-    }
+/// `weights 98.4 MB, KV f16 184.3 MB, compute 23.7 MB`: what there is of each.
+fn share(part: &Part, kv: KvType) -> String {
+    let all = [
+        ("weights".to_owned(), part.weights),
+        (format!("KV {kv}"), part.cache),
+        ("copies of it".to_owned(), part.marks),
+        ("compute".to_owned(), part.compute),
+        ("output".to_owned(), part.output),
+    ];
+    let some = all.iter().filter(|(_, bytes)| *bytes > 0);
+    some.map(|(name, bytes)| format!("{name} {}", Bytes(*bytes))).collect::<Vec<_>>().join(", ")
+}
+
+fn part_json(part: &Part) -> Value {
+    json!({
+        "name": part.name,
+        "layers": part.layers,
+        "weights": part.weights,
+        "cache": part.cache,
+        "marks": part.marks,
+        "compute": part.compute,
+        "output": part.output,
+        "margin": part.margin,
+        "free": part.free,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::DeviceKind;
     use crate::model::gguf::Header;
     use crate::model::gguf::tiny_gguf::Tiny;
 
+    fn room(memory: Option<u64>, gpu: Option<u64>) -> Room {
+        let device = |free| Device {
+            kind: DeviceKind::Gpu,
+            index: 0,
+            name: "CUDA0".to_owned(),
+            description: String::new(),
+            backend: String::new(),
+            total: free,
+            free,
+        };
+        Room { devices: gpu.map(device).into_iter().collect(), memory }
+    }
+
     #[test]
-    fn an_estimate_of_what_fits() {
+    fn says_what_fits_and_where() {
         let shape = Header::from_bytes(&Tiny::llama().bytes()).unwrap().shape();
-        let (bytes, kv) = (shape.tensor_bytes, shape.cache.bytes(256, KvType::F16));
         for (memory, gpu, expected) in [
             (None, None, "yes, on the CPU, context 256"),
-            (Some(bytes + kv), None, "yes, on the CPU, context 256"),
-            (Some(0), Some(2 * bytes), "yes, 3/3 layers on the GPU, context 256"),
-            (Some(bytes + kv), Some(bytes / 2), "yes, 1/3 layers on the GPU, context 256"),
-            (Some(1000), None, "no: the model needs 430.3 KB at context 256; 1.0 KB is free"),
+            (Some(1 << 30), None, "yes, on the CPU, context 256"),
+            (Some(1 << 30), Some(2 << 30), "yes, 3/3 layers on the GPU, context 256"),
+            (Some(1 << 30), Some(1 << 30), "yes, on the CPU, context 256"),
+            (Some(1000), None, "no: the model needs 135.5 MB at context 256; 1.0 KB is free"),
         ] {
-            assert_eq!(fits(&shape, &Room { memory, gpu }).to_string(), expected);
+            assert_eq!(room(memory, gpu).fits(&shape).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn says_what_each_device_would_hold() {
+        let shape = Header::from_bytes(&Tiny::llama().bytes()).unwrap().shape();
+        let fits = room(None, Some(2 << 30)).fits(&shape);
+        assert_eq!(
+            fits.parts(),
+            [
+                "CUDA0: weights 364.8 KB, KV f16 65.5 KB, compute 868.4 KB",
+                "CPU: weights 68.6 KB, compute 868.4 KB, output 1.1 KB"
+            ]
+        );
+        let value = fits.json();
+        assert_eq!((&value["gpu_layers"], &value["kv"]), (&json!(3), &json!("f16")));
+        assert_eq!(value["devices"][0]["cache"], 65_536);
+        assert_eq!(room(Some(1000), None).fits(&shape).json()["fits"], false);
+    }
+
+    #[test]
+    fn a_size_alone_is_held_with_a_small_context() {
+        for (memory, gpu, expected) in
+            [(None, None, true), (Some(1 << 30), None, true), (Some(1 << 28), None, false)]
+        {
+            assert_eq!(room(memory, gpu).holds(512 << 20), expected);
+        }
+        assert!(room(Some(1 << 28), Some(1 << 30)).holds(512 << 20));
     }
 }

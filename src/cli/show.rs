@@ -13,16 +13,19 @@ use crate::model::gguf::{Header, Shape};
 use crate::model::pull::Plan;
 
 /// An aligned table, with a line break at the end of each line.
-pub(crate) fn text(header: &Header, source: &Source<'_>) -> String {
+pub(crate) fn text(header: &Header, source: &Source<'_>, fits: &Fits) -> String {
     let shape = header.shape();
     let mut table = Table::default();
     match source {
         Source::Here(path) => table.row("file", Escaped(&path.to_string_lossy())),
-        Source::Hub(plan, fits) => {
+        Source::Hub(plan) => {
             let file = plan.files.first().map_or_else(String::new, |planned| planned.file.to_string());
             table.row("file", format_args!("{} (on the hub, not here)", Escaped(&file)));
-            table.row("fits here", fits);
         }
+    }
+    table.row("fits here", fits);
+    for part in fits.parts() {
+        table.more(part);
     }
     identity(&mut table, &shape);
     weights(&mut table, &shape);
@@ -34,21 +37,21 @@ pub(crate) fn text(header: &Header, source: &Source<'_>) -> String {
 }
 
 /// The same facts as [`text`]: sizes in bytes, lengths in tokens, `null` where the file says nothing.
-pub(crate) fn json(header: &Header, source: &Source<'_>) -> Value {
+pub(crate) fn json(header: &Header, source: &Source<'_>, fits: &Fits) -> Value {
     let shape = header.shape();
     let mut value = facts(header, &shape);
     match source {
         Source::Here(path) => value["path"] = json!(path.to_string_lossy()),
-        Source::Hub(plan, fits) => {
+        Source::Hub(plan) => {
             value["hub"] = json!({
                 "repo": plan.repo.to_string(),
                 "commit": plan.commit,
                 "files": plan.files.iter().map(|planned| planned.file.path.as_str()).collect::<Vec<_>>(),
                 "license": plan.license,
             });
-            value["fits"] = fits.json();
         }
     }
+    value["fits"] = fits.json();
     value
 }
 
@@ -108,8 +111,8 @@ fn facts(header: &Header, shape: &Shape) -> Value {
 /// Where a header was read.
 pub(crate) enum Source<'a> {
     Here(&'a Path),
-    /// On the hub, and whether it would run here.
-    Hub(&'a Plan, Fits),
+    /// On the hub.
+    Hub(&'a Plan),
 }
 
 fn identity(table: &mut Table, shape: &Shape) {
@@ -291,11 +294,26 @@ fn number(x: f64) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::room::Room;
     use super::*;
     use crate::model::gguf::tiny_gguf::{Tiny, Value as Put};
 
     fn header(tiny: &Tiny) -> Header {
         Header::from_bytes(&tiny.bytes()).unwrap()
+    }
+
+    fn fits(header: &Header) -> Fits {
+        Room::boundless().fits(&header.shape())
+    }
+
+    fn text_of(tiny: &Tiny, path: &str) -> String {
+        let header = header(tiny);
+        text(&header, &Source::Here(Path::new(path)), &fits(&header))
+    }
+
+    fn json_of(tiny: &Tiny) -> Value {
+        let header = header(tiny);
+        json(&header, &Source::Here(Path::new("m.gguf")), &fits(&header))
     }
 
     #[test]
@@ -305,9 +323,11 @@ mod tests {
             .set("general.sampling.temp", Put::F32(0.6))
             .set("general.sampling.top_k", Put::I32(20));
         assert_eq!(
-            text(&header(&tiny), &Source::Here(Path::new("a\nb.gguf"))),
+            text_of(&tiny, "a\nb.gguf"),
             "\
 file            a\\nb.gguf
+fits here       yes, on the CPU, context 256
+                CPU: weights 364.8 KB, KV f16 65.5 KB, compute 868.4 KB, output 1.1 KB
 name            ti\\u{1b}[2Jny
 architecture    llama
 parameters      91.2K
@@ -338,9 +358,11 @@ sampling        temp 0.6, top_k 20
     fn the_table_of_a_file_that_says_little() {
         let tiny = Tiny::empty().set("general.architecture", Put::Text("llama".into()));
         assert_eq!(
-            text(&header(&tiny), &Source::Here(Path::new("m.gguf"))),
+            text_of(&tiny, "m.gguf"),
             "\
 file           m.gguf
+fits here      yes, on the CPU, context 1
+               CPU: compute 64 B
 architecture   llama
 parameters     0
 size           69 B
@@ -359,7 +381,7 @@ chat template  none
             .set("llama.expert_count", Put::U32(128))
             .set("llama.expert_used_count", Put::U32(8))
             .set("tokenizer.ggml.padding_token_id", Put::U32(9999));
-        let text = text(&header(&tiny), &Source::Here(Path::new("m.gguf")));
+        let text = text_of(&tiny, "m.gguf");
         for line in [
             "                F32   19 tensors  296.2 KB  74.0K parameters",
             "                Q8_0    1 tensor   18.2 KB  17.2K parameters",
@@ -392,12 +414,12 @@ chat template  none
                 ],
             ),
         ] {
-            let text = text(&header(&tiny), &Source::Here(Path::new("m.gguf")));
+            let text = text_of(&tiny, "m.gguf");
             for line in lines {
                 assert!(text.lines().any(|l| l == line), "{line}\n{text}");
             }
         }
-        let value = json(&header(&Tiny::recurrent()), &Source::Here(Path::new("m.gguf")));
+        let value = json_of(&Tiny::recurrent());
         assert_eq!((&value["kv_cache"], &value["recurrent_state_bytes"]), (&Value::Null, &json!(19_456)));
     }
 
@@ -406,7 +428,7 @@ chat template  none
         let tiny = Tiny::llama()
             .set("general.sampling.temp", Put::F32(0.6))
             .set("general.sampling.top_k", Put::I32(20));
-        let value = json(&header(&tiny), &Source::Here(Path::new("m.gguf")));
+        let value = json_of(&tiny);
         for (pointer, expected) in [
             ("/path", json!("m.gguf")),
             ("/architecture", json!("llama")),
@@ -435,13 +457,13 @@ chat template  none
 
     #[test]
     fn the_object_keeps_its_keys_when_there_is_nothing_to_say() {
-        let full = json(&header(&Tiny::llama()), &Source::Here(Path::new("m.gguf")));
-        let bare = json(&header(&Tiny::empty()), &Source::Here(Path::new("m.gguf")));
+        let full = json_of(&Tiny::llama());
+        let bare = json_of(&Tiny::empty());
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&full), keys(&bare));
         assert_eq!(bare["attention"], Value::Null);
         assert_eq!(bare["heads"], Value::Null);
         let uneven = Tiny::llama().set("llama.attention.head_count_kv", Put::U32s(vec![2, 1]));
-        assert_eq!(json(&header(&uneven), &Source::Here(Path::new("m.gguf")))["kv_heads"], json!([2, 1]));
+        assert_eq!(json_of(&uneven)["kv_heads"], json!([2, 1]));
     }
 }

@@ -11,7 +11,7 @@ use super::{Device, DeviceKind, GpuLayers, LoadPlan};
 use crate::error::{Error, Kind, Result};
 
 /// Memory left free on each GPU, in bytes, as llama.cpp's own tools leave it.
-const GPU_MARGIN: usize = 1 << 30;
+pub(crate) const GPU_MARGIN: usize = 1 << 30;
 
 /// Whether this build has the code for CUDA, Metal and Vulkan.
 pub(crate) const GPU_BACKENDS: [bool; 3] =

@@ -12,9 +12,11 @@ use crate::model::arch::TensorType;
 
 mod cache;
 mod check;
+mod compute;
 mod parts;
 mod read;
 mod shape;
+mod spread;
 #[cfg(test)]
 #[path = "../../tests/support/tiny_gguf.rs"]
 pub(crate) mod tiny_gguf;
@@ -318,7 +320,8 @@ mod tests {
     /// Everything that may be asked of a header that could be read.
     fn ask_everything(header: &Header) {
         let shape = header.shape();
-        let _ = (shape.bits_per_weight(), shape.attention(), shape.cache.bytes(8192, KvType::Q8_0));
+        let _ = (shape.bits_per_weight(), shape.attention(), shape.cache.bytes(8192, 512, KvType::Q8_0));
+        let _ = shape.compute.bytes(&shape.cache, 8192, 512, KvType::Q8_0, false);
         let _ = header.check_runnable(Path::new("dir/m.gguf")).is_ok();
         for key in header.metadata.keys() {
             let _ = (header.str(key), header.u64(key), header.f64(key), header.bool(key));

@@ -271,7 +271,7 @@ fn order(alias: &str) -> (&str, f64) {
 }
 
 /// `0.6b`, `135m`, `30b-a3b`, `e4b`: how many parameters that is.
-fn parameters(size: &str) -> Option<f64> {
+pub(super) fn parameters(size: &str) -> Option<f64> {
     let size = size.strip_prefix('e').unwrap_or(size);
     let unit = size.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let scale = match size.as_bytes()[unit] {

@@ -77,12 +77,37 @@ impl Cache {
         if layer.sliding { tokens.min(self.window) } else { tokens }
     }
 
-    /// Bytes for keys and values in a context of so many tokens. Sliding layers keep their window and room for a batch.
+    /// Bytes for keys and values in a context of so many tokens, evaluated in batches of the usual size.
     pub(crate) fn kv_bytes(&self, tokens: u64, kv: KvType) -> u64 {
-        let full = padded(tokens);
-        let sliding = padded(full.min(sum([self.window, tokens.min(BATCH.into())])));
-        let cells = |layer: &Layer| if layer.sliding { sliding } else { full };
+        self.kv_bytes_by(tokens, BATCH.into(), kv)
+    }
+
+    /// The same for micro-batches of so many tokens.
+    pub(crate) fn kv_bytes_by(&self, tokens: u64, ubatch: u64, kv: KvType) -> u64 {
+        let sliding = self.sliding_cells(tokens, ubatch);
+        let cells = |layer: &Layer| if layer.sliding { sliding } else { padded(tokens) };
         sum(self.owners().map(|layer| product([layer.bytes(kv), cells(layer)])))
+    }
+
+    /// Sliding layers keep their window and room for a micro-batch.
+    fn sliding_cells(&self, tokens: u64, ubatch: u64) -> u64 {
+        padded(padded(tokens).min(sum([self.window, tokens.min(ubatch)])))
+    }
+
+    /// The cells of each cache that there is: one for layers that see all, one for those that slide.
+    pub(crate) fn cells(&self, tokens: u64, ubatch: u64) -> Vec<u64> {
+        let has = |sliding| self.layers.iter().any(|layer| layer.sliding == sliding);
+        // Beside a cache that slides llama.cpp always has the other.
+        let full = (has(false) || has(true)).then(|| padded(tokens));
+        full.into_iter().chain(has(true).then(|| self.sliding_cells(tokens, ubatch))).collect()
+    }
+
+    /// Bytes of what cannot go back to an earlier place by itself, and is copied to be able to: the sliding part and the
+    /// states.
+    pub(crate) fn mark_bytes(&self, tokens: u64, ubatch: u64, kv: KvType) -> u64 {
+        let cells = self.sliding_cells(tokens, ubatch);
+        let sliding = self.owners().filter(|layer| layer.sliding);
+        sum([self.state, sum(sliding.map(|layer| product([layer.bytes(kv), cells])))])
     }
 
     /// Bytes for states that sum up what was read, however much it is.
@@ -90,9 +115,9 @@ impl Cache {
         self.state
     }
 
-    /// Bytes of all of it.
-    pub(crate) fn bytes(&self, tokens: u64, kv: KvType) -> u64 {
-        sum([self.kv_bytes(tokens, kv), self.state])
+    /// Bytes of all of it, evaluated in micro-batches of so many tokens.
+    pub(crate) fn bytes(&self, tokens: u64, ubatch: u64, kv: KvType) -> u64 {
+        sum([self.kv_bytes_by(tokens, ubatch, kv), self.state])
     }
 
     /// Does it have keys and values at all?
@@ -209,7 +234,7 @@ impl Header {
     }
 
     /// Numbers in the state of one layer: `n_embd_r` and `n_embd_s` of llama.cpp.
-    fn state_numbers(&self, arch: &str, heads: u64, head_width: u64) -> u64 {
+    pub(super) fn state_numbers(&self, arch: &str, heads: u64, head_width: u64) -> u64 {
         let number = |key| self.arch_u64(key).unwrap_or(0);
         let (width, kernel) = (number("embedding_length"), number("ssm.conv_kernel"));
         match arch {
@@ -270,7 +295,7 @@ mod tests {
                 (token, at_100, at_8192, state),
                 "{name}"
             );
-            assert_eq!(cache.bytes(8192, kv), at_8192 + state, "{name}");
+            assert_eq!(cache.bytes(8192, 512, kv), at_8192 + state, "{name}");
             assert_eq!(cache.has_kv(), token > 0, "{name}");
             for (kv, bytes) in [(KvType::Q8_0, 34), (KvType::Q4_0, 18)] {
                 assert_eq!(cache.kv_bytes(8192, kv), at_8192 / 64 * bytes, "{name} {kv}");
@@ -286,6 +311,27 @@ mod tests {
         {
             let full = 128 * padded(tokens);
             assert_eq!(cache.kv_bytes(tokens, KvType::F16) - full, 2 * 128 * sliding, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn a_smaller_micro_batch_needs_less_of_a_sliding_cache() {
+        let cache = cache(&kind("sliding"));
+        for (ubatch, sliding) in [(512, 768), (256, 512), (1, 256), (9000, 8192)] {
+            assert_eq!(cache.cells(8192, ubatch), [8192, sliding], "{ubatch}");
+            let bytes = 128 * 8192 + 2 * 128 * sliding;
+            assert_eq!(cache.kv_bytes_by(8192, ubatch, KvType::F16), bytes, "{ubatch}");
+            assert_eq!(cache.mark_bytes(8192, ubatch, KvType::F16), 2 * 128 * sliding, "{ubatch}");
+        }
+        for (name, cells, mark) in
+            [("one layer", vec![8192], 0), ("recurrent", vec![], 19_456), ("hybrid", vec![8192], 768)]
+        {
+            let cache = self::cache(&kind(name));
+            assert_eq!(
+                (cache.cells(8192, 512), cache.mark_bytes(8192, 512, KvType::F16)),
+                (cells, mark),
+                "{name}"
+            );
         }
     }
 

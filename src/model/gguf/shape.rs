@@ -4,6 +4,8 @@ use std::fmt;
 
 use super::Header;
 use super::cache::Cache;
+use super::compute::Compute;
+use super::spread::Spread;
 use crate::model::arch::{self, Slides};
 
 /// llama.cpp loads no more layers than this.
@@ -49,6 +51,10 @@ pub(crate) struct Shape {
     pub(crate) sampling: Vec<(&'static str, f64)>,
     /// What a context keeps.
     pub(crate) cache: Cache,
+    /// What an evaluation takes.
+    pub(crate) compute: Compute,
+    /// Where the weights are used.
+    pub(crate) spread: Spread,
 }
 
 /// The tensors that share a type.
@@ -125,6 +131,8 @@ impl Header {
                 .per_layer("feed_forward_length", self.layer_count())
                 .and_then(|all| all.into_iter().max()),
             cache: self.cache((&heads, &kv_heads), head_width, sliding.as_ref()),
+            spread: self.spread(),
+            compute: self.compute(&heads, &kv_heads, head_width),
             sliding,
             heads,
             kv_heads,
@@ -338,6 +346,6 @@ mod tests {
         );
         assert_eq!((shape.name.as_deref(), shape.context, shape.layers), (None, None, Some(u64::MAX)));
         assert_eq!(shape.special("eos"), None);
-        assert!(shape.cache.bytes(u64::MAX, KvType::F16) > 0);
+        assert!(shape.cache.bytes(u64::MAX, u64::MAX, KvType::F16) > 0);
     }
 }

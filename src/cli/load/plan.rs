@@ -1,0 +1,75 @@
+//! Where a model goes, and a line about it.
+
+use std::time::Duration;
+
+use super::kv;
+use crate::cli::args::AnswerArgs;
+use crate::cli::fit as fitting;
+use crate::cli::room::Room;
+use crate::cli::ui::Ui;
+use crate::engine::{GpuLayers, LoadPlan};
+use crate::error::Result;
+use crate::human::{Bytes, Count, Seconds, Thousands};
+use crate::machine;
+use crate::model::fit::{self, Plan, Wish};
+use crate::model::gguf::Shape;
+
+/// Where the model goes and how large its window is.
+pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) -> Result<(LoadPlan, Plan)> {
+    let kv = kv::choose(ui, args.context.kv, shape)?;
+    let threads = args.model.threads.map_or_else(machine::threads, usize::from);
+    let load = LoadPlan {
+        gpu_layers: args.model.gpu_layers,
+        device: args.model.device.clone(),
+        ..LoadPlan::usual(0, kv, threads)
+    };
+    let room = Room::on(load.device.as_deref());
+    let wish = Wish::of(&load, args.context.ctx);
+    let plan = fit::plan(shape, room.view(), &wish)
+        .map_err(|too_big| too_big.error(|bytes| fitting::smaller(name, shape, bytes)))?;
+    let usual = fit::usual_context(shape.context.unwrap_or(0));
+    if args.context.ctx.is_none() && u64::from(plan.ctx) < usual {
+        ui.note(&format!(
+            "context: {} tokens, because {} do not fit into the {} that are free",
+            Thousands(plan.ctx.into()),
+            Thousands(usual),
+            Bytes(plan.all(|part| part.free.unwrap_or(0)))
+        ));
+    }
+    let has_gpu = room.view().gpus().next().is_some();
+    if !has_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
+        ui.note("no GPU is seen: all layers stay on the CPU");
+    }
+    Ok((LoadPlan { ctx: plan.ctx, ..load }, plan))
+}
+
+/// One line about where the model went and what its context costs.
+pub(super) fn load_line(shape: &Shape, load: &LoadPlan, plan: &Plan, on_gpu: i32, took: Duration) -> String {
+    // llama.cpp's fit may have put more layers on a GPU than the plan, which is careful.
+    let all = plan.layers;
+    let layers = u64::try_from(on_gpu).unwrap_or(all).min(all);
+    let gpus: Vec<String> = plan
+        .gpus()
+        .map(|part| {
+            let free = Bytes(part.free.unwrap_or(0));
+            format!("{}: {}/{all} layers, {} of {free}", part.name, part.layers, Bytes(part.used()))
+        })
+        .collect();
+    let place = if gpus.is_empty() {
+        let cpu = &plan.parts[0];
+        let free = cpu.free.map_or_else(String::new, |free| format!(" of {} free", Bytes(free)));
+        let threads = Count(load.threads as u64, "thread");
+        let (weights, compute) = (Bytes(cpu.weights), Bytes(cpu.compute));
+        format!("CPU: {threads}, weights {weights}, compute {compute}, {} in all{free}", Bytes(cpu.used()))
+    } else if layers == plan.gpu_layers() {
+        gpus.join(", ")
+    } else {
+        format!("{}; llama.cpp took {layers}", gpus.join(", "))
+    };
+    format!(
+        "loaded in {}; {place}; context {}, {}",
+        Seconds(took.as_secs_f64()),
+        Thousands(load.ctx.into()),
+        kv::cost(shape, load.ctx.into(), load.kv)
+    )
+}

@@ -1,0 +1,66 @@
+//! Which weights belong together: what a device takes, it takes layer by layer.
+
+use super::Header;
+
+/// Bytes of the weights, by where they are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spread {
+    /// What turns tokens into embeddings. llama.cpp keeps it on the CPU.
+    pub(crate) input: u64,
+    /// Layer by layer.
+    pub(crate) layers: Vec<u64>,
+    /// What turns embeddings into tokens. Where that is the input's once more, a GPU needs its own copy.
+    pub(crate) output: u64,
+    pub(crate) copied: u64,
+}
+
+impl Header {
+    pub(super) fn spread(&self) -> Spread {
+        let mut layers = vec![0_u64; self.layer_count()];
+        let (mut input, mut output, mut embedding, mut tied) = (0_u64, 0_u64, 0, true);
+        for tensor in &self.tensors {
+            let sum = match layer_of(&tensor.name).and_then(|index| layers.get_mut(index)) {
+                Some(layer) => layer,
+                None if is_input(&tensor.name) => &mut input,
+                None => &mut output,
+            };
+            *sum = sum.saturating_add(tensor.bytes);
+            match tensor.name.as_str() {
+                "token_embd.weight" => embedding = tensor.bytes,
+                "output.weight" => tied = false,
+                _ => {}
+            }
+        }
+        Spread { input, layers, output, copied: if tied { embedding } else { 0 } }
+    }
+}
+
+/// `blk.7.attn_q.weight` belongs to layer 7.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}
+
+fn is_input(name: &str) -> bool {
+    ["token_", "position_", "per_layer_token_"].iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gguf::tiny_gguf::Tiny;
+
+    #[test]
+    fn every_weight_is_in_one_place() {
+        let header = Header::from_bytes(&Tiny::llama().bytes()).unwrap();
+        let spread = header.spread();
+        let embedding = 268 * 64 * 4;
+        assert_eq!((spread.input, spread.output, spread.copied), (embedding, 64 * 4, embedding));
+        assert_eq!(spread.layers.len(), 2);
+        assert_eq!(spread.layers[0], spread.layers[1]);
+        let all = spread.input + spread.output + spread.layers.iter().sum::<u64>();
+        assert_eq!(all, header.shape().tensor_bytes);
+        let untied = Tiny::llama().with_zeros("output.weight", &[64, 268]);
+        let spread = Header::from_bytes(&untied.bytes()).unwrap().spread();
+        assert_eq!((spread.output, spread.copied), (64 * 4 + embedding, 0));
+    }
+}
