@@ -89,12 +89,13 @@ fn json_has_exactly_the_documented_keys() {
         .run();
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&value), "model text thinking finish seed tokens ms tokens_per_second sampling context");
+    assert_eq!(keys(&value), "model text thinking finish seed tokens ms tokens_per_second sampling context bytes");
     assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated cached_from not_cached cache_hit");
     assert_eq!(keys(&value["ms"]), "load ttft tpot total tpot_p50 tpot_p95");
     assert_eq!(keys(&value["tokens_per_second"]), "prefill decode");
     assert_eq!(keys(&value["context"]), "size used dropped_turns dropped_tokens evictions");
     assert_eq!(keys(&value["sampling"]), "temp top_k top_p min_p repeat_penalty seed");
+    assert_eq!(keys(&value["bytes"]), "vram");
     assert_eq!(value["model"], "demo");
     assert_eq!(value["text"], "3 + 4 = 7.");
     assert_eq!(value["thinking"], Value::Null);

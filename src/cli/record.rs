@@ -30,6 +30,7 @@ pub(crate) fn append(
         "ms": times(m, load),
         "tokens_per_second": rates(m),
         "context": context(m, window),
+        "bytes": bytes(m),
     });
     if let Err(e) = append_line(path, &line) {
         ui.note(&format!("metrics: cannot write `{}`: {e}", path.display()));
@@ -83,6 +84,11 @@ pub(crate) fn context(m: &Metrics, window: usize) -> Value {
     })
 }
 
+/// Memory.
+pub(crate) fn bytes(m: &Metrics) -> Value {
+    json!({ "vram": m.vram })
+}
+
 /// Milliseconds with three decimals.
 fn millis(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1000.0)
@@ -102,7 +108,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let (mut ui, out, err) = Ui::captured(false);
-        let metrics = Metrics { prompt: 8, cached: 6, used: 9, ..Metrics::default() };
+        let metrics = Metrics { prompt: 8, cached: 6, used: 9, vram: Some(7), ..Metrics::default() };
         let outcome =
             Outcome { finish: Finish::Stop, text: "secret".to_owned(), thought: String::new(), metrics };
         append(&mut ui, &path, "m", 16, None, &outcome);
@@ -115,6 +121,7 @@ mod tests {
             (&json!(0.75), &json!(9))
         );
         assert_eq!((&lines[0]["ms"]["load"], &lines[1]["ms"]["load"]), (&Value::Null, &json!(5.0)));
+        assert_eq!(lines[0]["bytes"], json!({ "vram": 7 }));
         assert!(!text.contains("secret") && err.text().is_empty());
         append(&mut ui, folder.path(), "m", 16, None, &outcome);
         assert!(err.text().starts_with("metrics: cannot write `") && out.text().is_empty());

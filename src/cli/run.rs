@@ -172,6 +172,7 @@ fn object(loaded: &Loaded, load_time: Duration, options: &Options, outcome: &Out
         "tokens_per_second": record::rates(m),
         "sampling": loaded.settings.json(),
         "context": record::context(m, loaded.ctx as usize),
+        "bytes": record::bytes(m),
     })
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::ui::{Bar, Ui};
-use crate::human::{Count, Escaped, Rate, Seconds, Thousands};
+use crate::human::{Bytes, Count, Escaped, Rate, Seconds, Thousands};
 use crate::session::metrics::{NOTHING_CACHED, Source};
 use crate::session::{Event, Outcome, Usage};
 
@@ -97,6 +97,7 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
         let slow = m.steps.percentile(95).map_or(String::new(), |p95| format!(" (p95 {:.1})", millis(p95)));
         parts.push(format!("TPOT {:.1} ms{slow}", millis(tpot)));
     }
+    parts.extend(m.vram.map(|vram| format!("VRAM {}", Bytes(vram))));
     parts.push(format!("finish {}", outcome.finish.as_str()));
     parts.join(", ")
 }
@@ -152,6 +153,13 @@ mod tests {
             let outcome = Outcome { finish: Finish::Stop, text, thought, metrics };
             assert_eq!(stats_line(&outcome, None), expected);
         }
+        let metrics = Metrics { vram: Some(5_100_000_000), ..Metrics::default() };
+        let outcome =
+            Outcome { finish: Finish::Stop, text: String::new(), thought: String::new(), metrics };
+        assert_eq!(
+            stats_line(&outcome, None),
+            "prompt 0 tokens (0 cached), 0 tokens, VRAM 5.1 GB, finish stop"
+        );
     }
 
     #[test]

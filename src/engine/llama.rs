@@ -20,6 +20,7 @@ use self::marks::Marks;
 use super::log::{self, failure};
 use super::placement::{Placement, chosen_devices, uses_gpu};
 use super::sampler::{Sampler, argmax};
+use super::vram::Vram;
 use super::{Engine, Fed, Flash, GpuLayers, KvType, LoadPlan, Sampling, Token};
 use crate::error::{Error, Kind, Result};
 
@@ -41,6 +42,8 @@ pub(crate) struct Weights {
     pub(super) context: sys::llama_context_params,
     /// Layers on a GPU, where there is one.
     pub(crate) gpu_layers: i32,
+    /// The GPUs before the model came.
+    vram: Vram,
 }
 
 impl Weights {
@@ -51,6 +54,7 @@ impl Weights {
         progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
     ) -> Result<Self> {
         log::init();
+        let vram = Vram::now();
         let file = path
             .to_str()
             .and_then(|p| CString::new(p).ok())
@@ -91,6 +95,7 @@ impl Weights {
                 .ok_or_else(|| Error::failed("the model has no vocabulary"))?,
             context,
             gpu_layers: params.n_gpu_layers,
+            vram,
         };
         weights.refuse_what_cannot_generate(path)?;
         Ok(weights)
@@ -165,6 +170,7 @@ impl Weights {
             sampler: None,
             control_texts: OnceCell::new(),
             brake,
+            vram: self.vram.clone(),
             weights: PhantomData,
         };
         if memory.is_null() {
@@ -200,6 +206,7 @@ pub(crate) struct Llama<'w> {
     sampler: Option<Sampler>,
     control_texts: OnceCell<Vec<String>>,
     brake: Brake,
+    vram: Vram,
     weights: PhantomData<&'w Weights>,
 }
 
@@ -534,6 +541,10 @@ impl Engine for Llama<'_> {
 
     fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool {
         self.restore_state(path, tokens)
+    }
+
+    fn vram(&self) -> Option<u64> {
+        self.vram.taken()
     }
 
     fn feed(&mut self, tokens: &[Token], output: bool) -> Result<Fed> {

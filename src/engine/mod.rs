@@ -24,6 +24,7 @@ pub(crate) mod throughput;
 #[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]
 #[path = "../../tests/support/tiny_gguf.rs"]
 mod tiny_gguf;
+mod vram;
 
 pub(crate) use sampling::Sampling;
 
@@ -225,6 +226,11 @@ pub(crate) trait Engine {
     /// Put into the cache what [`Self::save`] wrote to a file, if that is just these tokens. Otherwise the cache is
     /// empty afterwards. What stands behind it in the file is not read. Nothing can be sampled before the next feed.
     fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool;
+
+    /// Bytes that the model, its cache and its buffers take on the GPUs; none without a GPU.
+    fn vram(&self) -> Option<u64> {
+        None
+    }
 
     /// Evaluate tokens at the end of the cache. Stops early when the engine's brake says so. Only with `output` can
     /// the next token be sampled afterwards; for a large vocabulary that costs as much as some tokens of a prompt.

@@ -34,6 +34,7 @@ pub(crate) struct Scripted {
     pub(crate) fail_after: Option<usize>,
     /// Stop at the brake when this many tokens have been fed.
     pub(crate) brake_after: Option<usize>,
+    pub(crate) vram: Option<u64>,
     control_texts: Vec<String>,
     /// What is sampled, answer after answer.
     answers: VecDeque<VecDeque<Token>>,
@@ -172,6 +173,10 @@ impl Engine for Scripted {
         }
         self.cache = held;
         true
+    }
+
+    fn vram(&self) -> Option<u64> {
+        self.vram
     }
 
     fn feed(&mut self, tokens: &[Token], _: bool) -> Result<Fed> {

@@ -128,6 +128,7 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
         metrics.total = now - self.started;
         metrics.ttft = self.first_heard.map(|first| first - self.started);
         metrics.used = self.session.cache.len();
+        metrics.vram = self.session.engine.vram();
         Ok(self.outcome)
     }
 

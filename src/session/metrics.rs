@@ -58,6 +58,8 @@ pub(crate) struct Metrics {
     pub(crate) dropped_tokens: usize,
     /// Tokens in the cache at the end.
     pub(crate) used: usize,
+    /// Bytes taken on the GPUs at the end; `None` without a GPU.
+    pub(crate) vram: Option<u64>,
 }
 
 impl Metrics {
