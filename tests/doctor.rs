@@ -105,7 +105,7 @@ fn what_is_broken_is_found_with_a_next_step() {
     let part = format!("cache/huggingface/hub/models--org--name/blobs/{SHA}.infer-part");
     let value = examine(offline().file(entry, "no entry").file(part, "half"), 0);
     assert_eq!(value["state"], "warn");
-    let found = "1 entry kept on disk, 8 B; 1 cannot be read";
+    let found = "1 entry kept on disk, 8 B; 1 cannot be used";
     assert_eq!(check(&value, "prompts"), ("warn", found, "infer cache clear --yes"));
     let found = "0 models here; 1 download did not end";
     assert_eq!(check(&value, "models"), ("warn", found, "infer rm org/name --dry-run"));

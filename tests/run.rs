@@ -89,7 +89,10 @@ fn json_has_exactly_the_documented_keys() {
         .run();
     let value: Value = serde_json::from_str(&ran.stdout).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&value), "model text thinking finish seed tokens ms tokens_per_second sampling context bytes");
+    assert_eq!(
+        keys(&value),
+        "model text thinking finish seed tokens ms tokens_per_second sampling context bytes"
+    );
     assert_eq!(keys(&value["tokens"]), "prompt cached evaluated generated cached_from not_cached cache_hit");
     assert_eq!(keys(&value["ms"]), "load ttft tpot total tpot_p50 tpot_p95");
     assert_eq!(keys(&value["tokens_per_second"]), "prefill decode");

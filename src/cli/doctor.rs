@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::DoctorArgs;
 use super::models::columns;
-use super::ui::Ui;
+use super::ui::{Bar, Ui};
 use super::{cache, dirs, hub, pull, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
 use crate::engine::{Device, DeviceKind, KvType, LoadPlan, Sampling, placement};
@@ -22,8 +22,13 @@ use crate::model::store::{LooseKind, Store};
 use crate::model::{Located, quant};
 use crate::session::{Now, Options, Overflow, Session, Template, Think};
 
+mod cuda;
+
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the cache of prompts may be read for.
+const READING: Duration = Duration::from_secs(10);
 
 /// With less memory, or less room on a disk, few models can be used.
 const LITTLE_MEMORY: u64 = 1 << 30;
@@ -70,7 +75,7 @@ impl Check {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<()> {
-    let checks = all(args.offline || hub::is_offline());
+    let checks = all(ui, args.offline || hub::is_offline());
     let failed = checks.iter().filter(|check| check.state == State::Fail).count();
     // Whether all of it could be written is asked once, at the end.
     let _ = if args.json { ui.json(&object(&checks)) } else { ui.page(&page(&checks)) };
@@ -85,12 +90,13 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<()> {
     }))
 }
 
-fn all(offline: bool) -> Vec<Check> {
+fn all(ui: &Ui, offline: bool) -> Vec<Check> {
     let devices = placement::devices();
     let mut checks =
         vec![processor(), backends(&devices), gpu(&devices, machine::nvidia_driver().as_deref()), memory()];
+    checks.extend(cuda::check(&devices));
     checks.extend(folders());
-    checks.extend([token(), reach(offline), names(), kept(), downloads(), answers()]);
+    checks.extend([token(), reach(offline), names(), kept(ui), downloads(), answers()]);
     checks
 }
 
@@ -250,19 +256,32 @@ fn names() -> Check {
     }
 }
 
-/// The cache of prompts: can its entries be read, and by nobody else?
-fn kept() -> Check {
+/// The cache of prompts: are its entries whole, and can nobody else read them?
+fn kept(ui: &Ui) -> Check {
     const NAME: &str = "prompts";
     let folder = match cache::folder() {
         Err(error) => return Check::fail(NAME, error),
         Ok(folder) => folder,
     };
-    let held = crate::session::cache::list(&folder);
-    let broken = held.iter().filter(|held| held.about.is_none()).count();
-    let bytes: u64 = held.iter().map(|held| held.bytes).sum();
-    let found = format!("{} kept on disk, {}", Count(held.len() as u64, "entry"), Bytes(bytes));
-    if broken > 0 {
-        return Check::warn(NAME, format!("{found}; {broken} cannot be read"), "infer cache clear --yes");
+    let started = Instant::now();
+    let mut bar = None;
+    let health = crate::session::cache::check(&folder, &mut |done, all| {
+        bar.get_or_insert_with(|| ui.progress("checking the cache", all)).set(done);
+        if started.elapsed() > READING { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.as_mut().map(Bar::clear);
+    let unread = match health.unread {
+        0 => String::new(),
+        unread => format!(", {unread} of them not read in {} seconds", READING.as_secs()),
+    };
+    let (entries, bytes) = (Count(health.entries as u64, "entry"), Bytes(health.bytes));
+    let found = format!("{entries} kept on disk, {bytes}{unread}");
+    if health.broken > 0 {
+        return Check::warn(
+            NAME,
+            format!("{found}; {} cannot be used", health.broken),
+            "infer cache clear --yes",
+        );
     }
     if is_open(&folder) {
         let next = format!("chmod 700 '{}'", folder.display());

@@ -154,8 +154,7 @@ mod tests {
             assert_eq!(stats_line(&outcome, None), expected);
         }
         let metrics = Metrics { vram: Some(5_100_000_000), ..Metrics::default() };
-        let outcome =
-            Outcome { finish: Finish::Stop, text: String::new(), thought: String::new(), metrics };
+        let outcome = Outcome { finish: Finish::Stop, text: String::new(), thought: String::new(), metrics };
         assert_eq!(
             stats_line(&outcome, None),
             "prompt 0 tokens (0 cached), 0 tokens, VRAM 5.1 GB, finish stop"

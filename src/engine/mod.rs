@@ -8,6 +8,7 @@ use crate::error::Result;
 
 pub(crate) mod bandwidth;
 pub(crate) mod calibrate;
+pub(crate) mod cuda;
 mod ggml;
 pub(crate) mod leave;
 pub(crate) mod llama;

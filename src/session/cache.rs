@@ -7,6 +7,7 @@
 use std::fs;
 use std::hash::Hasher;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -345,6 +346,38 @@ pub(crate) struct Held {
 pub(crate) fn list(folder: &Path) -> Vec<Held> {
     let held = |Item { path, bytes, used }| Held { about: About::read(&path).ok(), bytes, used };
     Folder::new(folder.to_owned()).entries("").into_iter().map(held).collect()
+}
+
+/// How the entries of a folder are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) entries: usize,
+    pub(crate) bytes: u64,
+    /// Entries that cannot be used, as far as they were read.
+    pub(crate) broken: usize,
+    /// Entries of which only the description was read.
+    pub(crate) unread: usize,
+}
+
+/// Read all entries of a folder, those used last first. `go_on` is told the bytes read and those of all before each of
+/// them; when it breaks, descriptions are read alone.
+pub(crate) fn check(folder: &Path, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Health {
+    let items = Folder::new(folder.to_owned()).entries("");
+    let all = items.iter().map(|item| item.bytes).sum();
+    let (mut done, mut reads, mut health) = (0, true, Health::default());
+    for Item { path, bytes, .. } in items {
+        reads = reads && go_on(done, all).is_continue();
+        let found = About::read(&path).and_then(|about| if reads { about.verify(&path) } else { Ok(()) });
+        if found == Err(Flaw::Gone) {
+            continue;
+        }
+        done += bytes;
+        health.entries += 1;
+        health.bytes += bytes;
+        health.broken += usize::from(found.is_err());
+        health.unread += usize::from(found.is_ok() && !reads);
+    }
+    health
 }
 
 /// Remove what a folder holds of a session, of whatever model.

@@ -429,3 +429,36 @@ fn a_list_has_what_was_used_last_first() {
         [Some(("tiny".to_owned(), 50, Some("work".to_owned()))), Some(("tiny".to_owned(), 40, None)), None];
     assert_eq!(list(folder.path()).iter().map(shown).collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn a_check_reads_all_entries_until_it_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (count, age_of) in [(40, 1), (50, 2), (60, 3)] {
+        keep(&store, &tokens(count), LONG, false);
+        let path = entries(folder.path())
+            .into_iter()
+            .find(|path| About::read(path).is_ok_and(|about| about.tokens == tokens(count)))
+            .unwrap();
+        if count == 50 {
+            // One byte of what the engine wrote.
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[4] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        }
+        age(&path, age_of);
+    }
+    fs::write(folder.path().join("other.kv"), "no entry").unwrap();
+    age(&folder.path().join("other.kv"), 4);
+    let bytes = list(folder.path()).iter().map(|held| held.bytes).sum();
+    for (stop_after, broken, unread) in [(9, 2, 0), (2, 2, 1), (1, 1, 2), (0, 1, 3)] {
+        let mut told = Vec::new();
+        let health = check(folder.path(), &mut |done, all| {
+            assert_eq!(all, bytes);
+            told.push(done);
+            if told.len() > stop_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(health, Health { entries: 4, bytes, broken, unread }, "{stop_after}");
+        assert!(told[0] == 0 && told.is_sorted() && told.len() == 4.min(stop_after + 1), "{told:?}");
+    }
+}
