@@ -2,9 +2,12 @@
 
 mod interop;
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
 
-use crate::support::{Infer, real_model};
+use crate::support::{Infer, real_model, real_python};
 
 fn run(model: &str) -> Infer {
     Infer::new().arg("run").arg(real_model(model)).args(["-t", "1", "--temp", "0"])
@@ -203,4 +206,20 @@ fn the_load_line_says_what_llama_cpp_allocates() {
             }
         }
     }
+}
+
+#[test]
+#[ignore = "needs Python"]
+fn a_model_of_random_weights_is_what_was_asked_for_and_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("random.gguf");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/random_model.py");
+    let shape = "--layers 8 --width 256 --feed-forward 512 --heads 4 --kv-heads 2 --vocabulary 300 --context 512";
+    let made =
+        Command::new(real_python()).arg(script).arg(&path).args(shape.split(' ')).status().expect("Python");
+    assert!(made.success());
+    let about = json(Infer::new().arg("show").arg(&path));
+    assert_eq!((&about["quantization"], &about["layers"]), (&"Q4_K_M".into(), &8.into()));
+    let answer = json(Infer::new().arg("run").arg(&path).args(["--temp", "0", "-n", "8", "Hello"]));
+    assert_eq!(answer["tokens"]["generated"], 8);
 }
