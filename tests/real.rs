@@ -214,7 +214,8 @@ fn a_model_of_random_weights_is_what_was_asked_for_and_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("random.gguf");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/random_model.py");
-    let shape = "--layers 8 --width 256 --feed-forward 512 --heads 4 --kv-heads 2 --vocabulary 300 --context 512";
+    let shape =
+        "--layers 8 --width 256 --feed-forward 512 --heads 4 --kv-heads 2 --vocabulary 300 --context 512";
     let made =
         Command::new(real_python()).arg(script).arg(&path).args(shape.split(' ')).status().expect("Python");
     assert!(made.success());
