@@ -306,3 +306,16 @@ fn a_folder_that_cannot_be_used_is_a_detail() {
     assert_eq!(value["text"], first["text"]);
     assert!(notes.iter().any(|note| note.contains(" are not kept: ")), "{notes:?}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_disk_that_is_full_on_leaving_is_a_detail() {
+    let question = ["--temp", "0", "What is the capital of France?"];
+    let (first, _, home) = answer(ask(None, &question).arg("--no-cache"));
+    let limited = ask(Some(&home), &question).args(["--json", "-v"]).limit_files(64);
+    let ran = limited.stdout_is(|_| true).stderr_is(|err| err.contains(" are not kept: ")).run();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["text"], first["text"]);
+    let left: Vec<_> = fs::read_dir(home.path().join("cache/infer/prefixes")).unwrap().collect();
+    assert_eq!(left.len(), 1, "the lock alone: {left:?}");
+}

@@ -37,6 +37,7 @@ const HOMES: [(&str, &str); 20] = [
     ("fs4", "model/store"),
     ("minijinja", "session"),
     ("minijinja_contrib", "session"),
+    ("libc", "engine"),
     ("llama_cpp_2", "engine"),
     ("llama_cpp_sys_2", "engine"),
 ];

@@ -414,10 +414,13 @@ mod unix {
         tell(&home, "a");
         let before = fs::read_to_string(file(&home, "a")).unwrap();
         // The limit of a file's size stands for a full disk: writing fails in the middle of the line.
-        let fill = "head -c 5000 /dev/zero | tr '\\0' x | { trap '' XFSZ; ulimit -f 2; chat; }";
+        let fill = "head -c 5000 /dev/zero | tr '\\0' x | { ulimit -f 2; chat; }";
         let (code, err) = script(home.path(), &["env"], fill);
-        let error =
-            format!("error: cannot write `{}`: File too large (os error 27)\n", file(&home, "a").display());
+        let error = format!(
+            "error: cannot write `{}`: File too large (os error 27)\n\
+             hint: `ulimit -f unlimited` lifts the limit on the size of a file\n",
+            file(&home, "a").display()
+        );
         assert_eq!((code, err), (Some(1), error));
         assert_eq!(fs::read_to_string(file(&home, "a")).unwrap(), before);
         ask(&home).args(["--session", "a"]).run();

@@ -42,6 +42,8 @@ use ui::Ui;
 
 /// The whole program.
 pub(crate) fn run(argv: &[OsString]) -> ExitCode {
+    #[cfg(unix)]
+    crate::engine::signals::outlive_the_limit_of_files();
     let json = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if let Err(error) = version::check_cpu() {
         return finish(&mut Ui::new(VolumeArgs { quiet: false, verbose: false }), Err(error), json);

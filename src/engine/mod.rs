@@ -20,6 +20,8 @@ mod sampler;
 pub(crate) mod sampling;
 #[cfg(test)]
 pub(crate) mod scripted;
+#[cfg(unix)]
+pub(crate) mod signals;
 pub(crate) mod throughput;
 #[cfg(test)]
 #[expect(clippy::duplicate_mod, reason = "the engine must not know the model")]

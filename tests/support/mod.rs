@@ -233,8 +233,19 @@ impl Infer {
 
     /// Redirects streams of the program as `sh` does: `> out.txt`. Come to the arguments before this.
     #[cfg(unix)]
-    pub(crate) fn redirect(mut self, how: &str) -> Self {
-        let script = format!("exec \"$0\" \"$@\" {how}");
+    pub(crate) fn redirect(self, how: &str) -> Self {
+        self.shell(format!("exec \"$0\" \"$@\" {how}"))
+    }
+
+    /// Lets no file of the program grow beyond so many blocks of 512 bytes, which stands for a full disk. Come to the
+    /// arguments before this.
+    #[cfg(unix)]
+    pub(crate) fn limit_files(self, blocks: u32) -> Self {
+        self.shell(format!("ulimit -f {blocks}; exec \"$0\" \"$@\""))
+    }
+
+    #[cfg(unix)]
+    fn shell(mut self, script: String) -> Self {
         let program = std::mem::replace(&mut self.program, "/bin/sh".into());
         self.args.splice(0..0, ["-c".into(), script.into(), program.into()]);
         self

@@ -204,6 +204,9 @@ pub(super) fn cannot(act: &str, path: &Path, e: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             error.hint("set XDG_DATA_HOME to a folder that can be written")
         }
+        io::ErrorKind::FileTooLarge => {
+            error.hint("`ulimit -f unlimited` lifts the limit on the size of a file")
+        }
         io::ErrorKind::StorageFull => error.hint("free some space, such as with `infer rm MODEL`"),
         _ => error,
     }
