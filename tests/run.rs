@@ -464,3 +464,19 @@ fn what_makes_no_sense_is_said_before_anything_is_read() {
         Infer::new().arg(word).stderr(expected).status(2).run();
     }
 }
+
+#[test]
+fn once_verbose_is_our_own_lines_and_twice_the_log_of_llama_cpp() {
+    let run = |args: &[&'static str]| {
+        let run =
+            Infer::new().args(["run", "demo", "-t", "1", "--temp", "0", "What is the capital of France?"]);
+        run.args(args.iter().copied()).stdout(PARIS).stderr_is(|_| true).run().stderr
+    };
+    let own = run(&["-v"]);
+    assert!(own.starts_with("loaded ") && own.lines().count() == 1, "{own}");
+    for args in [&["-vv"][..], &["-v", "--verbose"]] {
+        let all = run(args);
+        let (log, rest): (Vec<_>, Vec<_>) = all.lines().partition(|line| line.starts_with("llama.cpp: "));
+        assert!(log.len() > 20 && rest.len() == 1 && rest[0].starts_with("loaded "), "{all}");
+    }
+}

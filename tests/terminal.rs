@@ -446,7 +446,7 @@ fn an_interruption_while_reading_leaves_at_once() {
 fn an_interruption_while_loading_is_no_error() {
     run()
         .args(ENDLESS)
-        .args(["-v", COUNT])
+        .args(["-vv", COUNT])
         .interrupt_after(Stream::Stderr, "llama.cpp: ")
         // The signal may come late.
         .stdout_is(|out| out.is_empty() || COUNTING.starts_with(out.trim_end()) || out.starts_with(COUNTING))

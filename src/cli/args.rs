@@ -593,15 +593,15 @@ pub(crate) struct SamplingArgs {
     pub(crate) preset: Option<PresetArg>,
 }
 
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct VolumeArgs {
     /// Only errors and what was asked for
     #[arg(help_heading = "Output", short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// More on stderr, the log of llama.cpp included
-    #[arg(help_heading = "Output", short, long, global = true)]
-    pub(crate) verbose: bool,
+    /// More on stderr; `-vv` also the log of llama.cpp
+    #[arg(help_heading = "Output", short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Args)]

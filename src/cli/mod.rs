@@ -46,7 +46,7 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
     crate::engine::signals::outlive_the_limit_of_files();
     let json = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if let Err(error) = version::check_cpu() {
-        return finish(&mut Ui::new(VolumeArgs { quiet: false, verbose: false }), Err(error), json);
+        return finish(&mut Ui::new(VolumeArgs::default()), Err(error), json);
     }
     let parsed = Cli::command()
         .try_get_matches_from(argv)
@@ -62,7 +62,8 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
         spin::shorten_if_busy(argv);
     }
     let mut ui = Ui::new(cli.volume);
-    crate::engine::log::listen(cli.volume.verbose.then(|| Box::new(ui::log_line) as _), ui::last_words);
+    let wants_log = cli.volume.verbose > 1;
+    crate::engine::log::listen(wants_log.then(|| Box::new(ui::log_line) as _), ui::last_words);
     let result = dispatch(&mut ui, cli, &matches).and_then(|()| ui.check_product());
     finish(&mut ui, result, json)
 }
@@ -116,7 +117,7 @@ fn report_json(ui: &mut Ui, error: &Error) {
 
 /// What clap refused, in the form of all other errors; help is printed as it is.
 fn refuse(error: &clap::Error, json: bool) -> ExitCode {
-    let mut ui = Ui::new(VolumeArgs { quiet: false, verbose: false });
+    let mut ui = Ui::new(VolumeArgs::default());
     match error.kind() {
         ErrorKind::DisplayHelp => {
             let _ = ui.page(&error.render().to_string());

@@ -117,7 +117,7 @@ impl Ui {
     }
 
     pub(crate) fn is_verbose(&self) -> bool {
-        self.volume.verbose
+        self.volume.verbose > 0
     }
 
     /// Could a person see a thought?
@@ -216,7 +216,7 @@ impl Ui {
 
     /// Something for those who want to know, `--verbose`.
     pub(crate) fn detail(&mut self, line: &str) {
-        if self.volume.verbose {
+        if self.is_verbose() {
             self.note(line);
         }
     }
@@ -312,7 +312,7 @@ impl Ui {
 
     /// Are bars shown? Lines stand for them where they are not.
     pub(crate) fn draws_bars(&self) -> bool {
-        self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.volume.verbose
+        self.terminals.stderr && !self.is_dumb() && !self.volume.quiet && !self.is_verbose()
     }
 
     /// A person who can be asked something?
@@ -397,7 +397,7 @@ pub(crate) fn work_line(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// A line of llama.cpp's log, for `--verbose`.
+/// A line of llama.cpp's log, for `-vv`.
 pub(crate) fn log_line(line: &str) {
     let _ = writeln!(io::stderr(), "llama.cpp: {}", escape(line));
 }
@@ -457,7 +457,7 @@ pub(crate) mod captured {
                 out: Box::new(out.clone()),
                 err: Box::new(err.clone()),
                 terminals: Terminals { stdin: terminal, stdout: terminal, stderr: terminal },
-                volume: VolumeArgs { quiet: false, verbose: false },
+                volume: VolumeArgs::default(),
                 style: Style::Plain,
                 open_line: false,
                 in_thought: false,
