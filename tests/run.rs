@@ -184,12 +184,13 @@ fn a_prompt_longer_than_the_context_is_refused_with_both_numbers() {
 
 #[test]
 fn a_full_window_ends_the_answer_and_says_so() {
-    let said = "window: the context of 64 tokens is full, the answer ends here; try a larger `--ctx`\n";
-    run()
-        .args(["--ctx", "64", "Tell me a story about a fox named Lily."])
-        .stdout_is(|out| out.starts_with("Long ago"))
-        .stderr(said)
-        .run();
+    let said = "window: all 64 tokens are in use, the answer ends here; try a larger `--ctx` or `--overflow slide`\n";
+    let story = "Tell me a story about a fox named Lily.";
+    run().args(["--ctx", "64", story]).stdout_is(|out| out.starts_with("Long ago")).stderr(said).run();
+    // `chat` says it in the same words.
+    let chat =
+        Infer::new().args(["chat", "demo", "-t", "1", "--temp", "0", "--ctx", "64", "--overflow", "stop"]);
+    chat.stdin(format!("{story}\n")).stdout_is(|out| out.starts_with("Long ago")).stderr(said).run();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::lines::{self, Input, Lines, Piped, Typed};
 use super::load;
 use super::record;
 use super::run::sampling_line;
-use super::screen::{Screen, stats_line, usage_table};
+use super::screen::{Screen, full_line, stats_line, usage_table};
 use super::sessions::{self, Name};
 use super::settings::Settings;
 use super::ui::Ui;
@@ -210,10 +210,7 @@ impl<'u, E: Engine> Chat<'u, E> {
         }
         if outcome.finish == Finish::Window {
             let (_, window) = self.session.usage();
-            self.ui.note(&format!(
-                "window: all {} tokens are in use, the answer ends here",
-                Thousands(window as u64)
-            ));
+            self.ui.note(&full_line(window, self.overflow));
         }
         if self.args.stats {
             let (used, window) = (outcome.metrics.used as u64, self.session.usage().1 as u64);

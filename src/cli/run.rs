@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 
 use super::args::{ChatArgs, RunArgs, SessionArgs};
 use super::load::{self, Loaded};
-use super::screen::{Screen, stats_line};
+use super::screen::{Screen, full_line, stats_line};
 use super::settings::Settings;
 use super::ui::Ui;
 use super::{chat, record};
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
-use crate::human::Thousands;
 use crate::session::{Finish, Options, Outcome, Overflow, Session};
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()> {
@@ -142,10 +141,7 @@ fn report(
         record::append(ui, path, &loaded.name, loaded.ctx as usize, Some(load_time), outcome);
     }
     if outcome.finish == Finish::Window {
-        ui.note(&format!(
-            "window: the context of {} tokens is full, the answer ends here; try a larger `--ctx`",
-            Thousands(loaded.ctx.into())
-        ));
+        ui.note(&full_line(loaded.ctx as usize, options.overflow));
     }
     if args.common.stats {
         ui.note(&stats_line(outcome, Some(load_time)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ui::{Bar, Ui};
 use crate::human::{Bytes, Count, Escaped, Rate, Seconds, Thousands};
 use crate::session::metrics::{NOTHING_CACHED, Source};
-use crate::session::{Event, Outcome, Usage};
+use crate::session::{Event, Outcome, Overflow, Usage};
 
 /// So many tokens evaluated again are news; fewer take no time.
 const MANY: usize = 32;
@@ -100,6 +100,15 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     parts.extend(m.vram.map(|vram| format!("VRAM {}", Bytes(vram))));
     parts.push(format!("finish {}", outcome.finish.as_str()));
     parts.join(", ")
+}
+
+/// That an answer ended because the window is full.
+pub(crate) fn full_line(window: usize, overflow: Overflow) -> String {
+    let goes_on = if overflow == Overflow::Stop { " or `--overflow slide`" } else { "" };
+    format!(
+        "window: all {} tokens are in use, the answer ends here; try a larger `--ctx`{goes_on}",
+        Thousands(window as u64)
+    )
 }
 
 /// The most characters of a message in a table.

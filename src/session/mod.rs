@@ -330,7 +330,8 @@ impl<E: Engine> Session<E> {
         if makes_room && matches!(answer.make_room(sink)?, Room::Interrupted) {
             return Ok(answer.outcome);
         }
-        answer.session.check_length(answer.prompt.len())?;
+        let tokens = answer.prompt.len();
+        answer.session.check_conversation(tokens, options)?;
         answer.run(sink)
     }
 
@@ -379,6 +380,29 @@ impl<E: Engine> Session<E> {
             "shorten it, such as with `head -c 10000`".to_owned()
         };
         Err(Error::new(Kind::PromptTooLong, message).hint(hint))
+    }
+
+    /// So must a conversation, of which the last message need not be what is too long.
+    fn check_conversation(&self, tokens: usize, options: &Options) -> Result<()> {
+        let window = self.engine.window();
+        if tokens < window {
+            return Ok(());
+        }
+        let mut alone = self.messages[..self.system_len()].to_vec();
+        alone.extend(self.messages.last().cloned());
+        self.check_length(self.encode_messages(&alone, options)?.tokens.len())?;
+        let message = format!(
+            "with this message the conversation is {} tokens long, the context holds {}",
+            Thousands(tokens as u64),
+            Thousands(window as u64)
+        );
+        Err(Error::new(Kind::PromptTooLong, message).hint(match options.overflow {
+            Overflow::Stop => {
+                "`/undo` or `/clear` makes room; with `--overflow slide` the oldest turns make room by themselves"
+            }
+            // Only turns that stay can be in the way.
+            Overflow::Slide | Overflow::Rebuild => "`/clear` makes room, or try a smaller `--keep`",
+        }))
     }
 
     fn system_len(&self) -> usize {

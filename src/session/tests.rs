@@ -138,6 +138,43 @@ fn a_prompt_that_does_not_fit_is_refused_before_it_is_evaluated() {
 }
 
 #[test]
+fn a_conversation_that_fills_the_window_is_not_taken_for_a_long_message() {
+    for (overflow, keep, text, message, hint) in [
+        (
+            Overflow::Stop,
+            0,
+            "and you",
+            "with this message the conversation is 70 tokens long, the context holds 64",
+            "`/undo` or `/clear` makes room; with `--overflow slide` the oldest turns make room by themselves",
+        ),
+        (
+            Overflow::Slide,
+            30,
+            "and you, and you, and you",
+            "with this message the conversation is 88 tokens long, the context holds 64",
+            "`/clear` makes room, or try a smaller `--keep`",
+        ),
+        // What goes by itself is not in the way.
+        (
+            Overflow::Rebuild,
+            0,
+            &"x".repeat(60),
+            "the prompt is 72 tokens long, the context holds 64",
+            "shorten it, or try `--ctx 1024`",
+        ),
+    ] {
+        let mut session = session(64, &["0123456789012345678901234567890123456789"]);
+        session.set_system("S");
+        let options = Options { overflow, keep, ..options() };
+        say(&mut session, "one", &options).0.unwrap();
+        let fed = session.engine.fed;
+        let error = say(&mut session, text, &options).0.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (Kind::PromptTooLong, message));
+        assert_eq!((error.hint.as_deref(), session.engine.fed), (Some(hint), fed));
+    }
+}
+
+#[test]
 fn the_oldest_turns_go_and_the_system_message_stays() {
     // Sliding evaluates the new message and the end of the answer before it, which the template adds.
     for (overflow, evaluated) in [(Overflow::Slide, 13), (Overflow::Rebuild, 33)] {
