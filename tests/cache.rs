@@ -67,8 +67,22 @@ fn a_second_run_reads_the_file_s_state_and_answers_the_same() {
     let (fresh, notes, nothing) = answer(ask(None, &hot).arg("--no-cache"));
     assert_eq!(count(&cached, "cached"), count(&second, "cached"));
     assert_eq!((&cached["text"], count(&fresh, "cached")), (&fresh["text"], 0));
+    assert_eq!(fresh["tokens"]["not_cached"], "the cache on disk is not in use");
     assert!(notes.is_empty() && entries(&nothing).is_empty());
     assert_eq!(entries(&home).len(), 1, "it is the same file");
+}
+
+#[test]
+fn a_line_in_front_of_the_file_is_told_as_the_reason() {
+    let question = ["--temp", "0", "Hello!"];
+    let (_, _, home) = answer(ask(None, &question));
+    let changed = "A line in front.\n".to_owned() + &text();
+    let (value, _, _) = answer(ask(Some(&home), &question).file("big.txt", changed));
+    let tokens = &value["tokens"];
+    assert_eq!(
+        (&tokens["cached"], &tokens["not_cached"]),
+        (&0.into(), &"no entry on disk fits the beginning of this prompt".into())
+    );
 }
 
 #[test]
@@ -145,6 +159,7 @@ fn what_was_made_otherwise_is_not_used() {
         let (value, notes, _) = answer(infer);
         assert_eq!(count(&value, "cached"), 0);
         let reason = format!("is not used: it was made with another {what}");
+        assert_eq!(value["tokens"]["not_cached"], format!("an entry on disk {reason}"));
         assert!(notes.iter().any(|note| note.ends_with(&reason)), "{notes:?}");
         assert!(notes.iter().all(|note| !note.contains("loaded")), "{notes:?}");
     };
@@ -193,6 +208,8 @@ fn a_broken_entry_changes_nothing_but_the_time() {
         fs::write(&path, &broken).unwrap();
         let (value, notes, _) = answer(ask(Some(&home), &question));
         assert_eq!((&value["text"], count(&value, "cached")), (&first["text"], 0));
+        let reason = value["tokens"]["not_cached"].as_str().unwrap();
+        assert!(reason.starts_with("an entry on disk is not used: it"), "{reason}");
         let [unused, kept] = notes.as_slice() else { panic!("{notes:?}") };
         assert!(
             unused.starts_with("cache: an entry is not used and removed: its ")

@@ -76,7 +76,7 @@ pub(crate) fn stats_line(outcome: &Outcome, load: Option<Duration>) -> String {
     if let Some(load) = load {
         parts.push(format!("load {}", Seconds(load.as_secs_f64())));
     }
-    let why_not = m.not_cached.filter(|reason| *reason != NOTHING_CACHED);
+    let why_not = m.not_cached.as_ref().filter(|reason| *reason != NOTHING_CACHED);
     parts.push(format!(
         "prompt {} ({} cached{}{})",
         Count(m.prompt as u64, "token"),
@@ -157,6 +157,7 @@ mod tests {
             (Some(Source::Disk), None, "prompt 3,012 tokens (10 cached on disk), 0 tokens, finish stop"),
             (None, Some("it is new"), "prompt 3,012 tokens (10 cached; it is new), 0 tokens, finish stop"),
         ] {
+            let not_cached = not_cached.map(Into::into);
             let metrics = Metrics { prompt: 3012, cached: 10, cached_from, not_cached, ..Metrics::default() };
             let (text, thought) = (String::new(), String::new());
             let outcome = Outcome { finish: Finish::Stop, text, thought, metrics };

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::cache::FEWEST;
-use super::metrics::{NOTHING_CACHED, Source};
+use super::keep::FromDisk;
+use super::metrics::Source;
 use super::prompt::Encoded;
 use super::text::{Part, Splitter, Tags};
 use super::window::Budget;
@@ -160,24 +161,32 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
     fn reuse(&mut self, wanted: &[Token], sink: &mut Sink) -> Result<usize> {
         let may_shift = std::mem::take(&mut self.may_shift);
         let begins = self.outcome.metrics.generated == 0;
-        let from_disk = begins && self.session.restore(wanted, self.stable, may_shift, sink);
+        let (source, why_not) =
+            match begins.then(|| self.session.restore(wanted, self.stable, may_shift, sink)) {
+                Some(FromDisk::Read(why_not)) => (Source::Disk, why_not),
+                Some(FromDisk::Nothing(why_not)) => (Source::Memory, why_not),
+                None => (Source::Memory, None),
+            };
         let session = &mut *self.session;
         let plan = session.cache.plan_for(wanted, may_shift);
         let stays = plan.hole().end + plan.shift;
-        let not_cached = match stays {
-            0 if session.cache.len() == 0 => Some(NOTHING_CACHED),
-            0 => Some("the prompt begins differently"),
-            _ => None,
+        let differs = stays == 0 || stays < self.stable.min(wanted.len() - 1);
+        let dropped = self.outcome.metrics.dropped_turns > 0 && plan.shift == 0;
+        let not_cached = match source {
+            Source::Memory if session.cache.len() == 0 => why_not,
+            Source::Disk => why_not,
+            Source::Memory if dropped => Some("the oldest turns left the window".into()),
+            Source::Memory => differs.then(|| "the prompt begins differently".into()),
         };
         let kept = session.engine.truncate(stays)?;
         session.cache.truncate(kept);
         session.moved &= kept > 0;
-        self.outcome.metrics.not_cached = not_cached;
-        if begins && kept > 0 {
-            self.outcome.metrics.cached_from = Some(if from_disk { Source::Disk } else { Source::Memory });
+        if begins {
+            let cannot = (kept < stays).then(|| "the model's memory cannot go back".into());
+            self.outcome.metrics.not_cached = cannot.or(not_cached);
+            self.outcome.metrics.cached_from = (kept > 0).then_some(source);
         }
         if kept < stays {
-            self.outcome.metrics.not_cached = Some("the model's memory cannot go back");
             // The brake is asked again at the first chunk; the news itself can't be refused.
             let _ = sink(Event::Reread { tokens: stays - kept });
             return Ok(kept);

@@ -4,6 +4,7 @@
 //!
 //! Nothing here fails: an entry that cannot be used or kept is a note for those who want to know.
 
+use std::borrow::Cow;
 use std::fs;
 use std::hash::Hasher;
 use std::io;
@@ -16,6 +17,7 @@ use twox_hash::XxHash3_64;
 
 mod entry;
 mod folder;
+mod look;
 
 use super::Template;
 use crate::engine::{Engine, Token};
@@ -23,6 +25,7 @@ use crate::human::{Bytes, Count, Seconds};
 pub(crate) use entry::About;
 use entry::Flaw;
 use folder::{Folder, Item, touch};
+use look::{Candidate, not_used};
 
 /// Fewer tokens are not worth a file, nor a look into one.
 pub(super) const FEWEST: usize = 16;
@@ -79,13 +82,6 @@ pub(super) struct Restored {
     pub(super) of_session: bool,
 }
 
-/// An entry that could be used, and how many of its tokens.
-struct Candidate {
-    path: PathBuf,
-    about: About,
-    useful: usize,
-}
-
 impl PrefixStore {
     pub(crate) fn new(folder: PathBuf, limit: u64, key: Key, model: String) -> Self {
         Self { folder: Folder::new(folder), limit, key, model, session: None }
@@ -102,21 +98,23 @@ impl PrefixStore {
     }
 
     /// Fill the engine's cache from the entry of which most tokens are useful, if reading it pays off: `have` tokens are
-    /// in the cache already. `None` where the cache is as it was.
+    /// in the cache already. `None` where the cache is as it was. Answers also why nothing, or not more, came of it.
     pub(super) fn restore<E: Engine>(
         &self,
         engine: &mut E,
         useful: impl Fn(&[Token]) -> usize,
         have: usize,
         note: &mut dyn FnMut(&str),
-    ) -> Option<Restored> {
-        let mut candidates = self.candidates(&useful, engine.window(), have, note);
-        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.useful));
-        for Candidate { path, about, useful } in candidates {
+    ) -> (Option<Restored>, Option<Cow<'static, str>>) {
+        let mut look = self.look(&useful, engine.window(), have, note);
+        let mut why_not = look.why_not();
+        look.candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.useful));
+        for Candidate { path, about, useful } in look.candidates {
             // Looking for it does not count: only reading it was measured before.
             let start = Instant::now();
             if let Err(flaw) = about.verify(&path) {
                 note_flaw(&path, &flaw, note);
+                why_not = flaw.reason().map(not_used).or(why_not);
                 continue;
             }
             let done = engine.restore(&path, &about.tokens);
@@ -125,75 +123,17 @@ impl PrefixStore {
                 note("cache: an entry is removed: llama.cpp cannot read it");
                 // It would only be refused again.
                 let _ = folder::remove(&path);
-                return Some(Restored::default());
+                return (Some(Restored::default()), Some(not_used("llama.cpp cannot read it")));
             }
-            note(&format!(
-                "cache: {} loaded in {}",
-                Count(useful as u64, "token"),
-                Seconds(took.as_secs_f64())
-            ));
-            if pays_off(took, about.evaluation, 1, 1) {
-                touch(&path);
-            } else {
-                note("cache: that was slower than evaluating them, so the entry is removed");
-                // It would only be as slow again.
-                let _ = folder::remove(&path);
-            }
-            return Some(Restored {
+            note_read(&path, useful, took, &about, note);
+            let restored = Restored {
                 of_session: about.session.is_some(),
                 evaluation: about.evaluation,
                 tokens: about.tokens,
-            });
-        }
-        None
-    }
-
-    /// The entries that would be of use, as far as their descriptions say.
-    fn candidates(
-        &self,
-        useful: &dyn Fn(&[Token]) -> usize,
-        window: usize,
-        have: usize,
-        note: &mut dyn FnMut(&str),
-    ) -> Vec<Candidate> {
-        let mut candidates = Vec::new();
-        // The most useful of those that cannot be used, and why.
-        let mut missed: Option<(usize, String)> = None;
-        for item in self.folder.entries(&self.model_part()) {
-            let about = match About::read(&item.path) {
-                Ok(about) => about,
-                Err(flaw) => {
-                    note_flaw(&item.path, &flaw, note);
-                    continue;
-                }
             };
-            let useful = useful(&about.tokens);
-            if useful < have + FEWEST || about.is_empty() || !self.may_use(&about) {
-                continue;
-            }
-            let reason = if let Some(what) = about.key.difference(&self.key) {
-                format!("it was made with another {what}")
-            } else if about.tokens.len() > window {
-                "it is longer than the context".to_owned()
-            } else if !about.pays_off(useful - have) {
-                "evaluating the tokens is quicker".to_owned()
-            } else {
-                candidates.push(Candidate { path: item.path, about, useful });
-                continue;
-            };
-            if missed.as_ref().is_none_or(|(most, _)| useful > *most) {
-                missed = Some((useful, reason));
-            }
+            return (Some(restored), why_not);
         }
-        let most = candidates.iter().map(|candidate| candidate.useful).max().unwrap_or(0);
-        if let Some((useful, reason)) = missed.filter(|(useful, _)| *useful > most) {
-            note(&format!("cache: an entry for {} is not used: {reason}", Count(useful as u64, "token")));
-        }
-        candidates
-    }
-
-    fn may_use(&self, about: &About) -> bool {
-        about.session.is_none() || about.session == self.session
+        (None, why_not)
     }
 
     /// Keep the engine's cache, which holds these tokens, if reading them pays off. `for_session` replaces what was
@@ -318,6 +258,18 @@ fn session_part(session: &str) -> String {
 /// used.
 fn pays_off(reading: Duration, evaluation: Duration, gain: usize, tokens: usize) -> bool {
     reading.as_nanos().saturating_mul(tokens as u128) < evaluation.as_nanos().saturating_mul(gain as u128)
+}
+
+/// Say how quickly an entry was read, and remove it if that was not worth it.
+fn note_read(path: &Path, useful: usize, took: Duration, about: &About, note: &mut dyn FnMut(&str)) {
+    let useful = Count(useful as u64, "token");
+    note(&format!("cache: {useful} loaded in {}", Seconds(took.as_secs_f64())));
+    if pays_off(took, about.evaluation, 1, 1) {
+        return touch(path);
+    }
+    note("cache: that was slower than evaluating them, so the entry is removed");
+    // It would only be as slow again.
+    let _ = folder::remove(path);
 }
 
 /// Say why an entry is not used, and remove it if nobody can use it.

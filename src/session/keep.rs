@@ -1,11 +1,19 @@
 //! The conversation and the cache on disk: what is read from it before a prompt is evaluated, and kept on leaving.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::cache::{FEWEST, PrefixStore};
 use super::window::{KvWindow, common};
 use super::{Event, Message, Options, Role, SOME, Session, Sink};
 use crate::engine::{Engine, Token};
+
+/// What came from disk, and why nothing or not more did.
+pub(super) enum FromDisk {
+    /// The cache is now what was read.
+    Read(Option<Cow<'static, str>>),
+    Nothing(Option<Cow<'static, str>>),
+}
 
 impl<E: Engine> Session<E> {
     /// Use a cache on disk.
@@ -14,18 +22,20 @@ impl<E: Engine> Session<E> {
     }
 
     /// Read from disk what is more of the wanted tokens than memory has, when memory lacks some of the `stable` first
-    /// ones or has nothing. Answers whether the cache is now what was read.
+    /// ones or has nothing.
     pub(super) fn restore(
         &mut self,
         wanted: &[Token],
         stable: usize,
         may_shift: bool,
         sink: &mut Sink,
-    ) -> bool {
-        let Self { engine, cache, store: Some(store), .. } = self else { return false };
+    ) -> FromDisk {
+        let Self { engine, cache, store: Some(store), .. } = self else {
+            return FromDisk::Nothing(Some("the cache on disk is not in use".into()));
+        };
         let have = cache.plan_for(wanted, may_shift).reused();
         if cache.len() > 0 && have >= stable.min(wanted.len() - 1) {
-            return false;
+            return FromDisk::Nothing(None);
         }
         let goes_back = engine.goes_back();
         let useful = |tokens: &[Token]| {
@@ -36,12 +46,13 @@ impl<E: Engine> Session<E> {
         let mut note = |text: &str| {
             let _ = sink(Event::Cache(text));
         };
-        let Some(restored) = store.restore(engine, useful, have, &mut note) else { return false };
+        let (restored, why_not) = store.restore(engine, useful, have, &mut note);
+        let Some(restored) = restored else { return FromDisk::Nothing(why_not) };
         self.evaluated.0 += restored.tokens.len();
         self.evaluated.1 += restored.evaluation;
         self.moved = restored.of_session;
         self.cache = KvWindow::of(restored.tokens);
-        self.cache.len() > 0
+        if self.cache.len() > 0 { FromDisk::Read(why_not) } else { FromDisk::Nothing(why_not) }
     }
 
     /// Remember how long it took to evaluate so many tokens.

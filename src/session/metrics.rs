@@ -1,5 +1,6 @@
 //! What one answer took: counts of tokens and durations. Rates are computed when they are shown.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Why nothing was reused, where there was nothing.
@@ -34,7 +35,7 @@ pub(crate) struct Metrics {
     /// Where they were.
     pub(crate) cached_from: Option<Source>,
     /// Why tokens were evaluated that might have been cached, in words for a person.
-    pub(crate) not_cached: Option<&'static str>,
+    pub(crate) not_cached: Option<Cow<'static, str>>,
     /// Tokens of prompts that were evaluated, again after the window was rebuilt.
     pub(crate) evaluated: usize,
     /// Tokens generated, the end of the turn not counted.

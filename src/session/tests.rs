@@ -75,7 +75,7 @@ fn a_memory_that_cannot_go_back_returns_to_its_marks() {
     session.set_system("S");
     let (first, _) = say(&mut session, "a", &options());
     let m = first.unwrap().metrics;
-    assert_eq!((m.prompt, m.cached, m.not_cached), (13, 0, Some("nothing was cached")));
+    assert_eq!((m.prompt, m.cached, m.not_cached), (13, 0, Some("the cache on disk is not in use".into())));
     let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
     // The answer begins where a mark is; only the one token is evaluated that always is.
     let m = session.answer_again(None, &options(), &mut quiet).unwrap().metrics;
@@ -86,7 +86,10 @@ fn a_memory_that_cannot_go_back_returns_to_its_marks() {
     say(&mut session, "second", &options()).0.unwrap();
     // A message changed in the middle goes back to the end of the answer before it.
     let m = session.answer_again(Some("sec"), &options(), &mut quiet).unwrap().metrics;
-    assert_eq!((m.prompt, m.cached, m.not_cached), (29, 18, Some("the model's memory cannot go back")));
+    assert_eq!(
+        (m.prompt, m.cached, m.not_cached),
+        (29, 18, Some("the model's memory cannot go back".into()))
+    );
     assert_eq!(shown(&session.engine.cache), "S: S\nU: b\nA: three\nU: sec\nA: five");
 }
 
@@ -187,6 +190,8 @@ fn the_oldest_turns_go_and_the_system_message_stays() {
         assert_eq!(events[0], "Dropped { turns: 1, tokens: 23, used: 46, window: 64 }");
         let m = outcome.unwrap().metrics;
         assert_eq!((m.dropped_turns, m.dropped_tokens, m.evictions), (1, 23, 1));
+        let reason = (overflow == Overflow::Rebuild).then_some("the oldest turns left the window");
+        assert_eq!(m.not_cached.as_deref(), reason);
         assert_eq!((m.evaluated, m.cached), (evaluated, 46 - evaluated), "{overflow:?}");
         assert_eq!(session.engine.removed.len(), usize::from(overflow == Overflow::Slide));
         assert_eq!(shown(&session.engine.cache), "S: Brief.\nU: two\nA: second answer\nU: three\nA: third");
@@ -196,6 +201,24 @@ fn the_oldest_turns_go_and_the_system_message_stays() {
             "what left the window is still part of the conversation"
         );
     }
+}
+
+#[test]
+fn what_left_the_window_is_the_reason_why_nothing_was_cached() {
+    let mut session = session(64, &["first answer", "second answer", "third"]);
+    let options = Options { overflow: Overflow::Rebuild, ..options() };
+    for (text, reason) in [
+        ("one", Some("the cache on disk is not in use")),
+        ("two", None),
+        ("three", Some("the oldest turns left the window")),
+    ] {
+        let metrics = say(&mut session, text, &options).0.unwrap().metrics;
+        assert_eq!(metrics.not_cached.as_deref(), reason, "{text}");
+    }
+    session.set_system("New.");
+    let metrics =
+        say(&mut session, "four", &Options { overflow: Overflow::Stop, ..options }).0.unwrap().metrics;
+    assert_eq!(metrics.not_cached.as_deref(), Some("the prompt begins differently"));
 }
 
 #[test]

@@ -54,6 +54,16 @@ pub(super) enum Flaw {
     Gone,
 }
 
+impl Flaw {
+    /// Nothing where there is no entry any more.
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Broken(reason) | Self::Foreign(reason) => Some(reason),
+            Self::Gone => None,
+        }
+    }
+}
+
 impl From<io::Error> for Flaw {
     fn from(error: io::Error) -> Self {
         match error.kind() {

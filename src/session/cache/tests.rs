@@ -36,12 +36,21 @@ fn keep(store: &PrefixStore, tokens: &[Token], evaluation: Duration, for_session
 
 /// What comes back for a prompt of these tokens, and what was noted. The cache holds it.
 fn restore(store: &PrefixStore, wanted: &[Token]) -> (Option<Vec<Token>>, String) {
+    let (restored, notes, _) = restore_with_reason(store, wanted);
+    (restored, notes)
+}
+
+/// As `restore`, and why nothing or not more came back.
+fn restore_with_reason(
+    store: &PrefixStore,
+    wanted: &[Token],
+) -> (Option<Vec<Token>>, String, Option<String>) {
     let mut engine = engine(&[]);
     let mut notes = Vec::new();
     let useful = |tokens: &[Token]| tokens.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-    let restored = store.restore(&mut engine, useful, 0, &mut |note| notes.push(note.to_owned()));
+    let (restored, why_not) = store.restore(&mut engine, useful, 0, &mut |note| notes.push(note.to_owned()));
     assert_eq!(restored.as_ref().map(|restored| restored.tokens.clone()).unwrap_or_default(), engine.cache);
-    (restored.map(|restored| restored.tokens), notes.join("\n"))
+    (restored.map(|restored| restored.tokens), notes.join("\n"), why_not.map(Cow::into_owned))
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -113,7 +122,7 @@ fn the_entry_with_most_useful_tokens_is_taken_and_only_if_memory_has_fewer() {
     for (have, expected) in [(0, true), (44, true), (45, false), (60, false)] {
         let mut engine = engine(&[7]);
         let useful = |tokens: &[Token]| tokens.len().min(60);
-        let restored = store.restore(&mut engine, useful, have, &mut |_| {});
+        let (restored, _) = store.restore(&mut engine, useful, have, &mut |_| {});
         assert_eq!((restored.is_some(), engine.cache.len() > 1), (expected, expected), "{have}");
     }
 }
@@ -124,7 +133,8 @@ fn what_is_evaluated_more_quickly_is_not_kept_and_not_tried_again() {
     let store = store(folder.path());
     let expected = "cache: 40 tokens are not kept: evaluating them is quicker";
     assert_eq!(keep(&store, &tokens(40), Duration::ZERO, false), expected);
-    assert_eq!(restore(&store, &tokens(50)), (None, String::new()));
+    let unused = "cache: an entry for 40 tokens is not used: evaluating the tokens is quicker";
+    assert_eq!(restore(&store, &tokens(50)), (None, unused.to_owned()));
     let path = only_entry(&folder);
     let about = About::read(&path).unwrap();
     assert!(about.is_empty() && path.metadata().unwrap().len() < 1000);
@@ -188,13 +198,54 @@ fn entries_that_were_made_otherwise_are_left_alone_and_one_reason_is_given() {
 }
 
 #[test]
+fn the_reason_why_nothing_or_not_more_was_used_is_the_true_one() {
+    let folder = TempDir::new().unwrap();
+    let (ours, q8) = (store(folder.path()), PrefixStore { key: key("m", "q8_0"), ..store(folder.path()) });
+    let reason = |store: &PrefixStore, wanted: &[Token]| {
+        let (restored, _, why_not) = restore_with_reason(store, wanted);
+        (restored.map(|tokens| tokens.len()), why_not)
+    };
+    let because = |reason: &str| Some(reason.to_owned());
+    let other_kv = "an entry on disk is not used: it was made with another type of the KV cache";
+    assert_eq!(reason(&ours, &tokens(50)), (None, because("nothing was cached")));
+    keep(&ours, &tokens(40), LONG, false);
+    assert_eq!(reason(&ours, &tokens(50)), (Some(40), None));
+    let line_in_front = [&[7, 8, 9], &*tokens(50)].concat();
+    let differs = "no entry on disk fits the beginning of this prompt";
+    assert_eq!(reason(&ours, &line_in_front), (None, because(differs)));
+    assert_eq!(reason(&q8, &tokens(50)), (None, because(other_kv)));
+    // A better entry is missed although another one is used.
+    keep(&q8, &tokens(45), LONG, false);
+    assert_eq!(reason(&ours, &tokens(50)), (Some(40), because(other_kv)));
+    // What another session keeps is not there.
+    let folder = TempDir::new().unwrap();
+    let ours = store(folder.path());
+    keep(&store(folder.path()).for_session("work"), &tokens(40), LONG, true);
+    assert_eq!(reason(&ours, &tokens(50)), (None, because("nothing was cached")));
+    keep(&ours, &tokens(30), Duration::ZERO, false);
+    let slower = "an entry on disk is not used: evaluating the tokens is quicker";
+    assert_eq!(reason(&ours, &tokens(50)), (None, because(slower)));
+    for (at, broken) in [(100, "its content is damaged"), (800, "its description is damaged")] {
+        let folder = TempDir::new().unwrap();
+        let ours = store(folder.path());
+        keep(&ours, &tokens(100), LONG, false);
+        let mut bytes = fs::read(only_entry(&folder)).unwrap();
+        bytes[at] ^= 1;
+        fs::write(only_entry(&folder), bytes).unwrap();
+        let broken = format!("an entry on disk is not used: {broken}");
+        assert_eq!(reason(&ours, &tokens(120)), (None, Some(broken)));
+    }
+}
+
+#[test]
 fn an_entry_longer_than_the_context_is_not_used() {
     let folder = TempDir::new().unwrap();
     let store = store(folder.path());
     keep(&store, &tokens(40), LONG, false);
     let mut notes = Vec::new();
     let mut small = Scripted::new(39, &[]);
-    assert_eq!(store.restore(&mut small, |_| 30, 0, &mut |note| notes.push(note.to_owned())), None);
+    let (restored, _) = store.restore(&mut small, |_| 30, 0, &mut |note| notes.push(note.to_owned()));
+    assert_eq!(restored, None);
     assert_eq!(notes, ["cache: an entry for 30 tokens is not used: it is longer than the context"]);
 }
 
