@@ -305,8 +305,14 @@ impl<'u, E: Engine> Chat<'u, E> {
     }
 
     fn undo(&mut self) -> Result<()> {
+        let dropped = self.session.dropped_turns();
         self.session.undo().ok_or_else(|| Error::failed("there is nothing to take back"))?;
+        let back = dropped - self.session.dropped_turns();
         self.ui.status("the last message and its answer are taken back");
+        if back > 0 {
+            let are = if back == 1 { "is" } else { "are" };
+            self.ui.status(&format!("window: {} {are} back in it", Count(back as u64, "turn")));
+        }
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use super::cache::FEWEST;
 use super::keep::FromDisk;
 use super::metrics::Source;
 use super::prompt::Encoded;
+use super::room::Room;
 use super::text::{Part, Splitter, Tags};
-use super::window::Budget;
 use super::{Event, Finish, Metrics, Options, Outcome, Overflow, Session, Sink, Template};
 use crate::engine::{Engine, Fed, Token};
 use crate::error::Result;
@@ -17,30 +17,22 @@ use crate::error::Result;
 /// use for ("attention sinks", Xiao et al., Efficient Streaming Language Models with Attention Sinks, 2023).
 const SINKS: usize = 4;
 
-/// Whether a full window could be made to hold more.
-pub(super) enum Room {
-    Made,
-    /// What may not go fills the window by itself.
-    NotEnough,
-    Interrupted,
-}
-
 /// One answer in the making.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Answer<'s, 'o, E: Engine> {
     pub(super) session: &'s mut Session<E>,
-    options: &'o Options,
+    pub(super) options: &'o Options,
     /// What is shown to the model first and stays: the prompt, or of a raw text the beginning.
     pub(super) prompt: Vec<Token>,
     /// How many of its first tokens other questions share.
     pub(super) stable: usize,
     /// What follows and may lose its oldest part: the answer, behind the rest of a raw text.
-    stream: Vec<Token>,
+    pub(super) stream: Vec<Token>,
     folded_system: bool,
     /// Whether there are turns to drop.
-    chat: bool,
+    pub(super) chat: bool,
     /// Cached tokens may move to where others were dropped.
-    may_shift: bool,
+    pub(super) may_shift: bool,
     /// No token ends it.
     pub(super) endless: bool,
     splitter: Splitter,
@@ -291,87 +283,6 @@ impl<'s, 'o, E: Engine> Answer<'s, 'o, E> {
             Room::NotEnough => Ok(Some(Finish::Window)),
             Room::Interrupted => Ok(Some(Finish::Interrupted)),
         }
-    }
-
-    /// Let the oldest turns go, and when none is left or that is not enough the oldest half of the answer.
-    pub(super) fn make_room(&mut self, sink: &mut Sink) -> Result<Room> {
-        let turns = if self.chat { self.session.droppable_turns(self.options)? } else { 0 };
-        let mut room = if turns > 0 { self.drop_turns(turns, sink)? } else { Room::NotEnough };
-        if matches!(room, Room::NotEnough) && self.trim(sink) {
-            room = Room::Made;
-        }
-        if matches!(room, Room::Made) {
-            self.may_shift = self.shifts(sink);
-        }
-        Ok(room)
-    }
-
-    /// May what stays move up, as it is? Otherwise it is evaluated again, which is news once.
-    fn shifts(&mut self, sink: &mut Sink) -> bool {
-        if self.options.overflow != Overflow::Slide {
-            return false;
-        }
-        let Some(reason) = self.session.engine.unshiftable() else { return true };
-        if !std::mem::replace(&mut self.session.said_unshiftable, true) {
-            // As above: news.
-            let _ = sink(Event::Unshiftable { reason });
-        }
-        false
-    }
-
-    /// Drop the oldest of these turns, as few as needed for three quarters of the window to hold the rest, and say so.
-    fn drop_turns(&mut self, all: usize, sink: &mut Sink) -> Result<Room> {
-        let budget = self.budget();
-        let (before, start) = (self.prompt.len(), self.session.dropped);
-        // Dropping `low` turns is not enough; dropping `high` is, or is all that can go.
-        let (mut low, mut high) = (0, all);
-        let mut prompt = Vec::new();
-        while high > low {
-            let turns = if high - low == 1 { high } else { low.midpoint(high) };
-            // A long conversation takes time to encode.
-            if sink(Event::Prefill { done: 0, total: before }).is_break() {
-                self.session.dropped = start;
-                return Ok(Room::Interrupted);
-            }
-            self.session.dropped = start;
-            self.session.drop_turns(turns);
-            prompt = self.session.encode(self.options)?.tokens;
-            let enough = budget.is_enough(prompt.len() + self.stream.len());
-            match (turns == high, enough) {
-                (true, _) => break,
-                (false, true) => high = turns,
-                (false, false) => low = turns,
-            }
-        }
-        if prompt.len() + self.stream.len() >= budget.window {
-            self.session.dropped = start;
-            return Ok(Room::NotEnough);
-        }
-        self.prompt = prompt;
-        self.say_dropped(high, before.saturating_sub(self.prompt.len()), sink);
-        Ok(Room::Made)
-    }
-
-    /// Drop the oldest half of what follows the prompt, and say so. False when that makes no room.
-    fn trim(&mut self, sink: &mut Sink) -> bool {
-        let Some(cut) = self.budget().trim(self.prompt.len(), self.stream.len()) else { return false };
-        self.stream.drain(..cut);
-        self.say_dropped(0, cut, sink);
-        true
-    }
-
-    fn say_dropped(&mut self, turns: usize, tokens: usize, sink: &mut Sink) {
-        let metrics = &mut self.outcome.metrics;
-        metrics.evictions += 1;
-        metrics.dropped_turns += turns;
-        metrics.dropped_tokens += tokens;
-        let (used, window) = (self.prompt.len() + self.stream.len(), self.session.engine.window());
-        // The brake is asked again at the next chunk; the news itself can't be refused.
-        let _ = sink(Event::Dropped { turns, tokens, used, window });
-    }
-
-    fn budget(&self) -> Budget {
-        Budget::new(self.session.engine.window(), self.options.max_tokens)
     }
 
     /// The bytes of a token. Control tokens stand for nothing, unless a thought marker or a stop string is one.

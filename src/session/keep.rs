@@ -285,7 +285,7 @@ mod tests {
             say(&mut first, question);
         }
         assert!(first.moved && !first.engine.removed.is_empty());
-        let (messages, dropped) = (first.messages().to_vec(), first.dropped);
+        let (messages, dropped) = (first.messages().to_vec(), first.shown.dropped);
         leave(first);
         let kept = kept(folder.path());
         assert_eq!(kept.len(), 1);
@@ -294,7 +294,7 @@ mod tests {
         let mut again = session(folder.path(), Some("work"), 100, &["four"]);
         again.set_messages(messages);
         let metrics = say(&mut again, "4?");
-        assert!(again.dropped >= dropped && again.moved);
+        assert!(again.shown.dropped >= dropped && again.moved);
         assert_eq!(metrics.cached_from, Some(Source::Disk));
         assert!(metrics.cached > SYSTEM.len() + 20, "{metrics:?}");
         assert_eq!(metrics.cached + metrics.evaluated, metrics.prompt);

@@ -7,27 +7,30 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Sampling, Token};
-use crate::error::{Error, Kind, Result};
-use crate::human::Thousands;
+use crate::error::{Error, Result};
 
 mod answer;
 pub(crate) mod cache;
 mod keep;
 pub(crate) mod metrics;
 pub(crate) mod prompt;
+mod room;
 pub(crate) mod speed;
 pub(crate) mod template;
 pub(crate) mod text;
 pub(crate) mod transcript;
+mod turns;
 mod usage;
 mod window;
 
-use answer::{Answer, Room};
+use answer::Answer;
 use cache::PrefixStore;
 pub(crate) use metrics::Metrics;
 use prompt::Encoded;
+use room::Room;
 pub(crate) use template::{Message, Role, Template, Think};
 use transcript::Journal;
+use turns::Shown;
 pub(crate) use usage::Usage;
 use window::{Budget, KvWindow, common};
 
@@ -144,10 +147,7 @@ pub(crate) struct Session<E: Engine> {
     moved: bool,
     /// Tokens whose evaluation was measured, and how long it took.
     evaluated: (usize, Duration),
-    /// Messages after the system message that are shown to the model whatever leaves the window.
-    pinned: usize,
-    /// Messages after those that are no longer shown to it.
-    dropped: usize,
+    shown: Shown,
     /// [`Event::FoldedSystem`] is news only once.
     said_folded: bool,
     /// So is [`Event::Unshiftable`].
@@ -168,8 +168,7 @@ impl<E: Engine> Session<E> {
             store: None,
             moved: false,
             evaluated: (0, Duration::ZERO),
-            pinned: 0,
-            dropped: 0,
+            shown: Shown::default(),
             said_folded: false,
             said_unshiftable: false,
             journal: None,
@@ -196,13 +195,13 @@ impl<E: Engine> Session<E> {
     pub(crate) fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
         self.stable = None;
-        (self.pinned, self.dropped) = (0, 0);
+        self.shown = Shown::default();
     }
 
     /// Forget the conversation but not the system message.
     pub(crate) fn clear(&mut self) {
         self.messages.truncate(self.system_len());
-        (self.pinned, self.dropped) = (0, 0);
+        self.shown = Shown::default();
     }
 
     /// Set the system message, or take it away with an empty text.
@@ -231,21 +230,20 @@ impl<E: Engine> Session<E> {
         (self.cache.len(), self.engine.window())
     }
 
-    /// Take back the last user message and what was answered to it. The user's text, if there was one.
+    /// Take back the last user message and what was answered to it; what both pushed out of the window is shown to the
+    /// model again. The user's text, if there was one.
     pub(crate) fn undo(&mut self) -> Option<String> {
         let at = self.messages.iter().rposition(|m| m.role == Role::User)?;
         let text = std::mem::take(&mut self.messages[at].content);
         self.messages.truncate(at);
-        let left = at - self.system_len();
-        self.pinned = self.pinned.min(left);
-        self.dropped = self.dropped.min(left - self.pinned);
+        self.shown.go_back(at - self.system_len());
         Some(text)
     }
 
     /// Answer a user's message, which takes the place of one that has no answer. When nothing was generated, the
     /// conversation stays as it was.
     pub(crate) fn say(&mut self, text: &str, options: &Options, sink: &mut Sink) -> Result<Outcome> {
-        let before = (self.messages.clone(), self.pinned, self.dropped);
+        let before = (self.messages.clone(), self.shown.clone());
         self.messages.pop_if(|m| m.role == Role::User);
         self.attempt(text, before, options, sink)
     }
@@ -268,7 +266,7 @@ impl<E: Engine> Session<E> {
         options: &Options,
         sink: &mut Sink,
     ) -> Result<Outcome> {
-        let before = (self.messages.clone(), self.pinned, self.dropped);
+        let before = (self.messages.clone(), self.shown.clone());
         let old = self.undo().ok_or_else(|| Error::failed("there is no message to answer again"))?;
         self.attempt(text.unwrap_or(&old), before, options, sink)
     }
@@ -278,18 +276,20 @@ impl<E: Engine> Session<E> {
     fn attempt(
         &mut self,
         text: &str,
-        before: (Vec<Message>, usize, usize),
+        before: (Vec<Message>, Shown),
         options: &Options,
         sink: &mut Sink,
     ) -> Result<Outcome> {
+        let (at, shown) = (self.messages.len() - self.system_len(), self.shown.clone());
         self.messages.push(Message::new(Role::User, text));
         let held = self.journal.as_mut().map_or(Ok(()), |journal| journal.hold(&self.messages));
         let outcome = held.and_then(|()| self.reply(options, sink));
         match &outcome {
             Ok(outcome) if outcome.finish != Finish::Interrupted || !outcome.text.is_empty() => {
                 self.messages.push(Message::new(Role::Assistant, &outcome.text));
+                self.shown.remember(at, &shown);
             }
-            _ => (self.messages, self.pinned, self.dropped) = before,
+            _ => (self.messages, self.shown) = before,
         }
         let recorded = self.record();
         // What went wrong first is what is told.
@@ -361,90 +361,8 @@ impl<E: Engine> Session<E> {
         Ok(self.shared_tokens(options)?.len())
     }
 
-    /// A prompt must leave room for one token at least.
-    fn check_length(&self, tokens: usize) -> Result<()> {
-        let window = self.engine.window();
-        if tokens < window {
-            return Ok(());
-        }
-        let message = format!(
-            "the prompt is {} tokens long, the context holds {}",
-            Thousands(tokens as u64),
-            Thousands(window as u64)
-        );
-        // A window many times as large is no way out.
-        let larger = (tokens + 1).next_multiple_of(1024);
-        let hint = if larger <= 8 * window.max(1024) {
-            format!("shorten it, or try `--ctx {larger}`")
-        } else {
-            "shorten it, such as with `head -c 10000`".to_owned()
-        };
-        Err(Error::new(Kind::PromptTooLong, message).hint(hint))
-    }
-
-    /// So must a conversation, of which the last message need not be what is too long.
-    fn check_conversation(&self, tokens: usize, options: &Options) -> Result<()> {
-        let window = self.engine.window();
-        if tokens < window {
-            return Ok(());
-        }
-        let mut alone = self.messages[..self.system_len()].to_vec();
-        alone.extend(self.messages.last().cloned());
-        self.check_length(self.encode_messages(&alone, options)?.tokens.len())?;
-        let message = format!(
-            "with this message the conversation is {} tokens long, the context holds {}",
-            Thousands(tokens as u64),
-            Thousands(window as u64)
-        );
-        Err(Error::new(Kind::PromptTooLong, message).hint(match options.overflow {
-            Overflow::Stop => {
-                "`/undo` or `/clear` makes room; with `--overflow slide` the oldest turns make room by themselves"
-            }
-            // Only turns that stay can be in the way.
-            Overflow::Slide | Overflow::Rebuild => "`/clear` makes room, or try a smaller `--keep`",
-        }))
-    }
-
     fn system_len(&self) -> usize {
         usize::from(self.system().is_some())
-    }
-
-    /// Visible turns before the one being answered that may go.
-    fn droppable_turns(&mut self, options: &Options) -> Result<usize> {
-        if self.dropped == 0 {
-            self.pinned = self.pinned_messages(options)?;
-        }
-        let visible = &self.messages[self.system_len() + self.pinned + self.dropped..];
-        Ok(visible.iter().filter(|m| m.role == Role::User).count().saturating_sub(1))
-    }
-
-    /// Messages after the system message that the first [`Options::keep`] tokens of the prompt belong to.
-    fn pinned_messages(&self, options: &Options) -> Result<usize> {
-        if options.keep == 0 {
-            return Ok(0);
-        }
-        let all = self.encode_messages(&self.messages, options)?.tokens;
-        let first = self.system_len();
-        let is_user = |at: &usize| self.messages[*at].role == Role::User;
-        let mut end = first;
-        let mut tokens = self.shared(options)?;
-        for next in (first + 1..self.messages.len()).filter(is_user) {
-            if tokens >= options.keep {
-                break;
-            }
-            end = next;
-            tokens = common(&self.encode_messages(&self.messages[..end], options)?.tokens, &all);
-        }
-        Ok(end - first)
-    }
-
-    /// Let the oldest visible turns go, all that [`Self::droppable_turns`] counts at the most.
-    fn drop_turns(&mut self, turns: usize) {
-        let start = self.system_len() + self.pinned + self.dropped;
-        let mut users = self.messages.iter().enumerate().skip(start).filter(|(_, m)| m.role == Role::User);
-        if let Some((at, _)) = users.nth(turns) {
-            self.dropped = at - self.system_len() - self.pinned;
-        }
     }
 }
 

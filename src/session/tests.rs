@@ -1,5 +1,6 @@
 use super::*;
 use crate::engine::scripted::{Scripted, shown};
+use crate::error::Kind;
 
 /// `S: …` lines, one per message, and the head of the answer.
 pub(super) const TEMPLATE: &str =
@@ -401,7 +402,10 @@ fn a_long_conversation_finds_the_turns_to_drop_and_listens_to_the_brake() {
     }
     let options = Options { overflow: Overflow::Rebuild, ..options() };
     let outcome = session.say("now", &options, &mut |_| ControlFlow::Break(())).unwrap();
-    assert_eq!((outcome.finish, session.dropped, session.messages.len()), (Finish::Interrupted, 0, 1000));
+    assert_eq!(
+        (outcome.finish, session.shown.dropped, session.messages.len()),
+        (Finish::Interrupted, 0, 1000)
+    );
     let (outcome, events) = say(&mut session, "now", &options);
     // 14 tokens a turn, 10 for the last message and the head of the answer: two old turns fit into 48.
     assert_eq!(events[0], "Dropped { turns: 498, tokens: 6972, used: 38, window: 64 }");
@@ -414,7 +418,7 @@ fn a_refused_message_drops_and_announces_nothing() {
     let options = Options { overflow: Overflow::Rebuild, ..options() };
     say(&mut session, "a", &options).0.unwrap();
     let (outcome, events) = say(&mut session, &"b".repeat(80), &options);
-    assert_eq!((outcome.unwrap_err().kind, events.len(), session.dropped), (Kind::PromptTooLong, 0, 0));
+    assert_eq!((outcome.unwrap_err().kind, events.len(), session.shown.dropped), (Kind::PromptTooLong, 0, 0));
 }
 
 #[test]
@@ -431,11 +435,67 @@ fn undo_takes_back_a_whole_turn_also_a_dropped_one() {
     session.set_system("S");
     say(&mut session, "a", &options()).0.unwrap();
     say(&mut session, "b", &options()).0.unwrap();
-    session.dropped = 4;
+    session.shown.dropped = 4;
     assert_eq!(session.undo().as_deref(), Some("b"));
-    assert_eq!((contents(&session), session.dropped), (vec!["S", "a", "x"], 2));
+    assert_eq!((contents(&session), session.shown.dropped), (vec!["S", "a", "x"], 2));
     assert_eq!(session.undo().as_deref(), Some("a"));
     assert_eq!((session.undo(), contents(&session)), (None, vec!["S"]));
+}
+
+#[test]
+fn undo_brings_back_what_the_turn_had_pushed_out_of_the_window() {
+    let visible = |session: &Session<Scripted>| {
+        session.visible().iter().map(|m| m.content.clone()).collect::<Vec<_>>().join(" ")
+    };
+    for overflow in [Overflow::Slide, Overflow::Rebuild] {
+        let options = Options { overflow, ..options() };
+        // The second and third time it is the answer that needs the room.
+        let long = "abcdefghijklmnopqrstuvwxyzabcdef";
+        let mut session = session(64, &["1", "2", "3", "3", long, long, "6"]);
+        session.set_system("S");
+        for text in ["one", "two"] {
+            say(&mut session, text, &options).0.unwrap();
+        }
+        let (outcome, events) = say(&mut session, "three and three and two", &options);
+        outcome.unwrap();
+        assert_eq!(events[0], "Dropped { turns: 1, tokens: 12, used: 47, window: 64 }");
+        assert_eq!(session.dropped_turns(), 1);
+        session.undo();
+        assert_eq!((visible(&session).as_str(), session.dropped_turns()), ("S one 1 two 2", 0));
+        // Everything that is shown is evaluated or was, and nothing is dropped for a message that fits.
+        let (_, events) = say(&mut session, "thr", &options);
+        assert!(events.iter().all(|event| !event.starts_with("Dropped")), "{events:?}");
+        let cache = "S: S\nU: one\nA: 1\nU: two\nA: 2\nU: thr\nA: 3";
+        assert_eq!(shown(&session.engine.cache), cache);
+        for text in ["four", "five"] {
+            say(&mut session, text, &options).0.unwrap();
+        }
+        assert_eq!((visible(&session), session.dropped_turns()), (format!("S five {long}"), 4));
+        session.undo();
+        assert_eq!((visible(&session), session.dropped_turns()), (format!("S thr 3 four {long}"), 2));
+        session.undo();
+        assert_eq!((visible(&session).as_str(), session.dropped_turns()), ("S one 1 two 2 thr 3", 0));
+        // One that gets no answer changes nothing.
+        say(&mut session, "four", &options).0.unwrap();
+        let before = session.shown.clone();
+        session.engine.fail_after = Some(session.engine.fed);
+        let mut quiet = |_: Event<'_>| ControlFlow::Continue(());
+        session.answer_again(Some("other"), &options, &mut quiet).unwrap_err();
+        assert_eq!(session.shown, before);
+    }
+}
+
+#[test]
+fn undo_brings_back_what_a_pinned_turn_outlived() {
+    let mut session = session(48, &["1", "2", "3", "4"]);
+    let options = Options { overflow: Overflow::Slide, keep: 4, ..options() };
+    for text in ["one", "two", "thr", "fou"] {
+        say(&mut session, text, &options).0.unwrap();
+    }
+    assert_eq!((session.shown.pinned, session.dropped_turns()), (2, 1));
+    session.undo();
+    assert_eq!((session.shown.pinned, session.dropped_turns()), (0, 0));
+    assert_eq!(contents(&session), ["one", "1", "two", "2", "thr", "3"]);
 }
 
 /// A session that is kept in a file.

@@ -1,6 +1,6 @@
 //! Who takes how much of the window.
 
-use super::{Message, Options, Role, Session};
+use super::{Options, Role, Session};
 use crate::engine::Engine;
 use crate::error::Result;
 
@@ -49,22 +49,11 @@ impl<E: Engine> Session<E> {
         Ok(Usage {
             window: self.engine.window(),
             system,
-            dropped: self.hidden().iter().filter(|m| m.role == Role::User).count(),
+            dropped: self.dropped_turns(),
             earlier: (earlier, ends[0].saturating_sub(system)),
             turns: turns
                 .map(|(&at, ends)| (visible[at].content.clone(), ends[1].saturating_sub(ends[0])))
                 .collect(),
         })
-    }
-
-    /// The messages that the model sees.
-    pub(super) fn visible(&self) -> Vec<Message> {
-        let stays = self.system_len() + self.pinned;
-        [&self.messages[..stays], &self.messages[stays + self.dropped..]].concat()
-    }
-
-    fn hidden(&self) -> &[Message] {
-        let stays = self.system_len() + self.pinned;
-        &self.messages[stays..stays + self.dropped]
     }
 }
