@@ -108,6 +108,9 @@ fn the_model_is_remembered_and_can_be_changed() {
     fs::write(home.path().join("other.gguf"), include_bytes!("../assets/demo/demo-f16.gguf")).unwrap();
     let other = home.path().join("other.gguf");
     let said = format!("session `a`: held with `demo` so far, from now on with `{}`\n", other.display());
+    // It counts when something is said.
+    infer(&home).args(["other.gguf", "--session", "a"]).stderr(&*said).run();
+    assert_eq!(lines(&home, "a")[0], "model: demo");
     ask(&home).args(["other.gguf", "--session", "a"]).stderr(said).run();
     assert_eq!(lines(&home, "a")[0], format!("model: {}", other.display()));
     ask(&home).args(["--session", "a"]).run();
@@ -313,10 +316,10 @@ fn the_system_prompt_is_part_of_a_session() {
         .stdout_is(|_| true)
         .run();
     ask(&home).args(["--session", "a"]).run();
-    let said = "the system prompt of the session has taken the place of yours\n";
+    let said = "`-s` is not used: the session keeps its own system prompt; `/system TEXT` changes it\n";
     ask(&home).args(["--session", "a", "-s", "The user's name is Bob."]).stderr(said).run();
     tell(&home, "b");
-    let said = "the system prompt stays; the session has none\n";
+    let said = "the session had no system prompt and has that of `-s` now\n";
     ask(&home).args(["--session", "b", "-s", "Be brief."]).stderr(said).run();
     assert_eq!(lines(&home, "b")[1], "system: Be brief.");
 }

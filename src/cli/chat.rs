@@ -12,7 +12,7 @@ use super::load;
 use super::record;
 use super::run::sampling_line;
 use super::screen::{Screen, full_line, stats_line, usage_table};
-use super::sessions::{self, Name};
+use super::sessions::{self, Name, Whence};
 use super::settings::Settings;
 use super::ui::Ui;
 use crate::engine::Engine;
@@ -337,18 +337,18 @@ impl<'u, E: Engine> Chat<'u, E> {
                 Error::failed(format!("`{file}` is not a regular file")).hint("save under another name")
             );
         }
-        let own = self.own_files.contains(&path);
-        let taken =
-            !own && path.exists() && load::read_text(&path).and_then(|t| transcript::from_jsonl(&t)).is_err();
-        if taken {
-            return Err(Error::failed(format!(
-                "`{file}` exists and is not a conversation; it is left as it is"
-            ))
-            .hint("save under another name"));
-        }
+        // What is there and not ours. Only another conversation may be replaced, and that is said.
+        let other = path.exists() && !self.own_files.contains(&path);
+        let before = other.then(|| load::read_text(&path).and_then(|text| transcript::from_jsonl(&text)));
+        let before = before.transpose().map_err(|_| {
+            Error::failed(format!("`{file}` exists and is not a conversation; it is left as it is"))
+                .hint("save under another name")
+        })?;
+        let before = before.map(|before| before.messages.len());
         load::write_file(&path, &transcript::to_jsonl(self.session.messages()))?;
-        self.ui
-            .status(&format!("saved {} to `{file}`", Count(self.session.messages().len() as u64, "message")));
+        let messages = |count: usize| Count(count as u64, "message");
+        let replaced = before.map_or(String::new(), |count| format!(", in place of {}", messages(count)));
+        self.ui.status(&format!("saved {} to `{file}`{replaced}", messages(self.session.messages().len())));
         self.own_files.push(path);
         Ok(())
     }
@@ -359,7 +359,7 @@ impl<'u, E: Engine> Chat<'u, E> {
             .map_err(|e| Error { message: format!("`{file}`: {}", e.message), ..e })?;
         let loaded = format!("loaded {} from `{file}`", Count(messages.len() as u64, "message"));
         self.ui.status(&loaded);
-        sessions::restore(self.ui, &mut self.session, messages, "file");
+        sessions::restore(self.ui, &mut self.session, messages, Whence::File);
         self.own_files.push(path);
         Ok(())
     }
@@ -392,14 +392,12 @@ impl<'u, E: Engine> Chat<'u, E> {
     fn stats(&mut self) -> Result<()> {
         let last = self.last.as_ref().ok_or_else(|| Error::failed("there is no answer yet"))?;
         let m = &last.metrics;
-        let mut lines = vec![stats_line(last, None)];
+        let mut lines = vec![format!("last answer: {}", stats_line(last, None))];
         if m.evictions > 0 {
-            lines.push(format!(
-                "window: dropped {} and {} in {}",
-                Count(m.dropped_turns as u64, "turn"),
-                Count(m.dropped_tokens as u64, "token"),
-                Count(m.evictions as u64, "eviction")
-            ));
+            let turns = Count(m.dropped_turns as u64, "turn");
+            let tokens = Count(m.dropped_tokens as u64, "token");
+            let evictions = Count(m.evictions as u64, "eviction");
+            lines.push(format!("dropped for it: {turns}, {tokens}, in {evictions}"));
         }
         self.ui.note(&lines.join("\n"));
         Ok(())
@@ -432,11 +430,12 @@ mod tests {
 
     /// Lines in; result, stdout and stderr out.
     fn chat(answers: &[&str], lines: &[&str]) -> (Result<()>, String, String) {
-        chat_from(answers, lines, |_| {})
+        chat_from(1000, answers, lines, |_| {})
     }
 
-    /// As `chat`, with something done to the session before.
+    /// As `chat`, in a window of so many tokens and with something done to the session before.
     fn chat_from(
+        window: usize,
         answers: &[&str],
         lines: &[&str],
         prepare: impl FnOnce(&mut Session<Scripted>),
@@ -447,7 +446,7 @@ mod tests {
         let matches = clap::ArgMatches::default();
         let settings = Settings::resolve(&args.common.sampling, &matches, |_| None, |_| None).unwrap();
         let template = Template::new(TEMPLATE, "", "").unwrap();
-        let mut session = Session::new(Scripted::new(1000, answers), Some(template));
+        let mut session = Session::new(Scripted::new(window, answers), Some(template));
         prepare(&mut session);
         let chat =
             Chat::new(&mut ui, &args.common, "scripted".to_owned(), session, settings, Overflow::Rebuild);
@@ -530,7 +529,11 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 4);
         let link = folder.path().join("link.jsonl");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        chat(&["Rome."], &["Italy?", &format!("/save {}", link.display())]).0.unwrap();
+        let save_link = format!("/save {}", link.display());
+        let (result, _, err) = chat(&["Rome."], &["Italy?", &save_link, &save_link]);
+        result.unwrap();
+        let saved = format!("saved 2 messages to `{}`", link.display());
+        assert_eq!(err, format!("{saved}, in place of 4 messages\n{saved}\n"));
         assert!(link.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("Rome."));
         let error = chat(&[], &["/save /dev/null"]).0.unwrap_err();
         assert_eq!(error.message, "`/dev/null` is not a regular file");
@@ -589,7 +592,7 @@ mod tests {
             (&load, &["S", "T"]),
             ("/show", &["a", "1", "b", "2"]),
         ] {
-            let result = chat_from(&["1", "2", "3"], &["a", "b", command], |session| {
+            let result = chat_from(1000, &["1", "2", "3"], &["a", "b", command], |session| {
                 let claim = transcript::Claim::take(&kept).unwrap().unwrap();
                 session.keep_in(transcript::Journal::open(claim).unwrap()).unwrap();
             });
@@ -599,6 +602,34 @@ mod tests {
             assert_eq!(contents, expected, "{command}");
             std::fs::remove_file(&kept).unwrap();
         }
+    }
+
+    #[test]
+    fn what_left_the_window_is_told_and_comes_back_with_undo() {
+        let lines = ["one", "two", "three and three and two", "/stats", "/context", "/undo", "/context"];
+        let (result, out, err) = chat_from(64, &["1", "2", "3"], &lines, |session| session.set_system("S"));
+        result.unwrap();
+        assert_eq!(out, "1\n2\n3\n");
+        let (before, after) = err.split_once("last answer: prompt 47 tokens (8 cached; ").expect(&err);
+        assert_eq!(before, "window: dropped 1 turn, 12 tokens; 47 of 64 in use\n");
+        let (_, after) = after.split_once('\n').unwrap();
+        let expected = "\
+dropped for it: 1 turn, 12 tokens, in 1 eviction
+window: 64 tokens
+        8  system prompt and template
+        -  1 turn dropped
+       12  two
+       32  three and three and two
+       12  free
+the last message and its answer are taken back
+window: 1 turn is back in it
+window: 64 tokens
+        8  system prompt and template
+       12  one
+       12  two
+       32  free
+";
+        assert_eq!(after, expected);
     }
 
     #[test]

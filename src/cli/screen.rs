@@ -117,21 +117,29 @@ pub(crate) const WORDS: usize = 40;
 /// The window, part by part.
 pub(crate) fn usage_table(usage: &Usage) -> String {
     let mut lines = vec![format!("window: {} tokens", Thousands(usage.window as u64))];
-    let mut row = |tokens: usize, what: &str| {
-        lines.push(format!("{:>9}  {what}", Thousands(tokens as u64).to_string()));
-    };
-    row(usage.system, "system prompt and template");
+    let tokens = |tokens: usize| Thousands(tokens as u64).to_string();
+    let mut row = |tokens: String, what: &str| lines.push(format!("{tokens:>9}  {what}"));
+    row(tokens(usage.system), "system prompt and template");
     if usage.dropped > 0 {
-        row(0, &format!("{} dropped", Count(usage.dropped as u64, "turn")));
+        row("-".to_owned(), &format!("{} dropped", Count(usage.dropped as u64, "turn")));
     }
-    let (earlier, tokens) = usage.earlier;
+    let (earlier, held) = usage.earlier;
     if earlier > 0 {
-        row(tokens, &format!("{} before these", Count(earlier as u64, "turn")));
+        row(tokens(held), &format!("{} before these", Count(earlier as u64, "turn")));
     }
-    for (text, tokens) in &usage.turns {
-        row(*tokens, &Escaped(&first_words(text)).to_string());
+    for (text, held) in &usage.turns {
+        row(tokens(*held), &Escaped(&first_words(text)).to_string());
     }
-    row(usage.window.saturating_sub(usage.used()), "free");
+    let used = usage.used();
+    match usage.window.checked_sub(used) {
+        Some(free) => row(tokens(free), "free"),
+        None => row(tokens(used - usage.window), "more than it holds"),
+    }
+    if usage.leaving > 0 {
+        row(String::new(), &format!("the next message drops {}", Count(usage.leaving as u64, "turn")));
+    } else if used >= usage.window {
+        row(String::new(), "the next message is refused; `/undo` or `/clear` makes room");
+    }
     lines.join("\n")
 }
 
@@ -179,13 +187,26 @@ mod tests {
             dropped: 3,
             earlier: (2, 1840),
             turns: vec![("What\nis  it?".to_owned(), 40), ("é".repeat(60), 1000)],
+            leaving: 0,
         };
         let expected =
-            "window: 8,192 tokens\n       12  system prompt and template\n        0  3 turns dropped\n    \
+            "window: 8,192 tokens\n       12  system prompt and template\n        -  3 turns dropped\n    \
                         1,840  2 turns before these\n       40  What is it?\n    1,000  "
                 .to_owned()
                 + &"é".repeat(WORDS)
                 + "…\n    5,300  free";
         assert_eq!(usage_table(&usage), expected);
+        for (window, leaving, end) in [
+            (3000, 1, "      108  free\n           the next message drops 1 turn"),
+            (
+                2892,
+                0,
+                "        0  free\n           the next message is refused; `/undo` or `/clear` makes room",
+            ),
+            (2092, 3, "      800  more than it holds\n           the next message drops 3 turns"),
+        ] {
+            let table = usage_table(&Usage { window, leaving, turns: usage.turns.clone(), ..usage });
+            assert!(table.ends_with(&format!("…\n{end}")), "{table}");
+        }
     }
 }

@@ -155,7 +155,7 @@ impl Kept {
             ui.note(&format!("session `{name}`: held with `{before}` so far, from now on with `{model}`"));
         }
         if !journal.is_new() {
-            restore(ui, session, journal.messages().to_vec(), "session");
+            restore(ui, session, journal.messages().to_vec(), Whence::Session);
         }
         journal.set_model(&model);
         session.keep_in(journal)?;
@@ -163,23 +163,38 @@ impl Kept {
     }
 }
 
+/// Where a conversation was kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whence {
+    /// On the command line, where `-s` may have given a system prompt as well.
+    Session,
+    /// By `/load`.
+    File,
+}
+
 /// Take up a conversation that was kept somewhere, and say what becomes of the system prompt and what is missing.
 pub(crate) fn restore<E: Engine>(
     ui: &mut Ui,
     session: &mut Session<E>,
     messages: Vec<Message>,
-    whence: &str,
+    whence: Whence,
 ) {
     let system = session.system().map(str::to_owned);
     session.set_messages(messages);
     match (system, session.system()) {
         (Some(old), None) => {
             session.set_system(&old);
-            ui.status(&format!("the system prompt stays; the {whence} has none"));
+            ui.status(match whence {
+                Whence::Session => "the session had no system prompt and has that of `-s` now",
+                Whence::File => "the system prompt stays; the file has none",
+            });
         }
-        (Some(old), Some(new)) if old != new => {
-            ui.note(&format!("the system prompt of the {whence} has taken the place of yours"));
-        }
+        (Some(old), Some(new)) if old != new => ui.note(match whence {
+            Whence::Session => {
+                "`-s` is not used: the session keeps its own system prompt; `/system TEXT` changes it"
+            }
+            Whence::File => "the system prompt of the file has taken the place of yours",
+        }),
         _ => {}
     }
     if session.is_unanswered() {

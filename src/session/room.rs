@@ -22,9 +22,6 @@ impl<E: Engine> Answer<'_, '_, E> {
         if matches!(room, Room::NotEnough) && self.trim(sink) {
             room = Room::Made;
         }
-        if matches!(room, Room::Made) {
-            self.may_shift = self.shifts(sink);
-        }
         Ok(room)
     }
 
@@ -35,7 +32,7 @@ impl<E: Engine> Answer<'_, '_, E> {
         }
         let Some(reason) = self.session.engine.unshiftable() else { return true };
         if !std::mem::replace(&mut self.session.said_unshiftable, true) {
-            // As above: news.
+            // The brake is asked again at the next chunk; the news itself can't be refused.
             let _ = sink(Event::Unshiftable { reason });
         }
         false
@@ -83,12 +80,13 @@ impl<E: Engine> Answer<'_, '_, E> {
     }
 
     fn say_dropped(&mut self, turns: usize, tokens: usize, sink: &mut Sink) {
+        self.may_shift = self.shifts(sink);
         let metrics = &mut self.outcome.metrics;
         metrics.evictions += 1;
         metrics.dropped_turns += turns;
         metrics.dropped_tokens += tokens;
         let (used, window) = (self.prompt.len() + self.stream.len(), self.session.engine.window());
-        // The brake is asked again at the next chunk; the news itself can't be refused.
+        // As above: news.
         let _ = sink(Event::Dropped { turns, tokens, used, window });
     }
 

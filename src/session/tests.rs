@@ -258,8 +258,9 @@ fn an_answer_longer_than_the_window_loses_its_oldest_half_again_and_again() {
         assert_eq!((m.evictions, m.dropped_turns, m.dropped_tokens), (13, 0, 13 * 28));
         let tail = &long[13 * 28..];
         assert_eq!(shown(&session.engine.cache), format!("U: one\nA: {tail}"));
-        let said = events.iter().filter(|e| e.starts_with("Unshiftable")).count();
-        assert_eq!(said, usize::from(cannot_go_back), "said once");
+        let said: Vec<_> = (0..events.len()).filter(|at| events[*at].starts_with("Unshiftable")).collect();
+        assert_eq!(said.len(), usize::from(cannot_go_back), "said once");
+        assert!(said.iter().all(|at| events[at + 1].starts_with("Dropped")), "before what it explains");
         // The prompt is evaluated once, and each time the token that found no room. Rebuilding adds the other 26
         // that stay, and without going back also the last token of the prompt.
         let again = match (overflow, cannot_go_back) {
@@ -301,6 +302,32 @@ fn the_window_is_accounted_for_to_the_last_token() {
     let usage = session.context(&options).unwrap();
     assert_eq!((usage.earlier.0, usage.turns.len()), (2, 20));
     assert_eq!(usage.used(), session.encode(&options).unwrap().tokens.len());
+}
+
+#[test]
+fn what_the_next_message_will_drop_is_known_before() {
+    for (window, keep, overflow, leaving) in [
+        (200, 0, Overflow::Slide, 0),
+        (64, 0, Overflow::Slide, 4),
+        (64, 14, Overflow::Rebuild, 4),
+        (64, 0, Overflow::Stop, 0),
+    ] {
+        let mut session = session(window, &["ok"]);
+        session.set_system("S");
+        let mut messages = session.messages().to_vec();
+        for i in 0..7 {
+            messages.push(Message::new(Role::User, format!("{i}")));
+            messages.push(Message::new(Role::Assistant, "ok"));
+        }
+        session.set_messages(messages);
+        let options = Options { overflow, keep, ..options() };
+        let usage = session.context(&options).unwrap();
+        assert_eq!((usage.leaving, usage.dropped, usage.turns.len()), (leaving, 0, 7), "{window} {keep}");
+        if overflow != Overflow::Stop {
+            let (_, events) = say(&mut session, "x", &options);
+            assert_eq!(session.dropped_turns(), leaving, "{events:?}");
+        }
+    }
 }
 
 #[test]

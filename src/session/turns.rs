@@ -96,11 +96,14 @@ impl<E: Engine> Session<E> {
 
     /// Visible turns before the one being answered that may go.
     pub(super) fn droppable_turns(&mut self, options: &Options) -> Result<usize> {
-        if self.shown.dropped == 0 {
-            self.shown.pinned = self.pinned_messages(options)?;
-        }
+        self.shown.pinned = self.pinned(options)?;
         let visible = &self.messages[self.system_len() + self.shown.pinned + self.shown.dropped..];
         Ok(visible.iter().filter(|m| m.role == Role::User).count().saturating_sub(1))
+    }
+
+    /// Messages after the system message that stay: with the first turn that leaves it is settled which.
+    pub(super) fn pinned(&self, options: &Options) -> Result<usize> {
+        if self.shown.dropped > 0 { Ok(self.shown.pinned) } else { self.pinned_messages(options) }
     }
 
     /// Messages after the system message that the first [`Options::keep`] tokens of the prompt belong to.

@@ -1,6 +1,7 @@
 //! Who takes how much of the window.
 
-use super::{Options, Role, Session};
+use super::window::Budget;
+use super::{Message, Options, Overflow, Role, Session};
 use crate::engine::Engine;
 use crate::error::Result;
 
@@ -19,6 +20,8 @@ pub(crate) struct Usage {
     pub(crate) earlier: (usize, usize),
     /// The latest turns: what was asked, and the tokens of question and answer.
     pub(crate) turns: Vec<(String, usize)>,
+    /// The oldest of these turns that leave with the next message, however short it is.
+    pub(crate) leaving: usize,
 }
 
 impl Usage {
@@ -46,14 +49,36 @@ impl<E: Engine> Session<E> {
             });
         }
         let turns = starts[earlier..].iter().zip(ends.windows(2));
-        Ok(Usage {
+        let turns = turns.map(|(&at, ends)| (visible[at].content.clone(), ends[1].saturating_sub(ends[0])));
+        let mut usage = Usage {
             window: self.engine.window(),
             system,
             dropped: self.dropped_turns(),
             earlier: (earlier, ends[0].saturating_sub(system)),
-            turns: turns
-                .map(|(&at, ends)| (visible[at].content.clone(), ends[1].saturating_sub(ends[0])))
-                .collect(),
-        })
+            turns: turns.collect(),
+            leaving: 0,
+        };
+        let is_full = Budget::new(usage.window, options.max_tokens).is_full(usage.used());
+        if is_full && options.overflow != Overflow::Stop {
+            usage.leaving = self.leaving(&visible, options)?;
+        }
+        Ok(usage)
+    }
+
+    /// How many of the visible turns leave when room is made, as few as needed.
+    fn leaving(&self, visible: &[Message], options: &Options) -> Result<usize> {
+        let budget = Budget::new(self.engine.window(), options.max_tokens);
+        let stays = self.system_len() + self.pinned(options)?;
+        let starts: Vec<usize> =
+            (stays..visible.len()).filter(|at| visible[*at].role == Role::User).collect();
+        // Without the first `low` turns there are still too many tokens, without the first `high` not.
+        let (mut low, mut high) = (0, starts.len());
+        while high > low + 1 {
+            let middle = low.midpoint(high);
+            let rest = [&visible[..stays], &visible[starts[middle]..]].concat();
+            let is_enough = budget.is_enough(self.encode_messages(&rest, options)?.tokens.len());
+            *if is_enough { &mut high } else { &mut low } = middle;
+        }
+        Ok(high)
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Journal {
     claim: Claim,
     /// What the file holds, or is to hold with the next write.
     transcript: Transcript,
+    /// The model that the file names with the next message.
+    next_model: Option<String>,
     file: OnDisk,
     was_torn: bool,
 }
@@ -45,7 +47,7 @@ impl Journal {
                 (read.transcript, file, read.is_torn)
             }
         };
-        Ok(Self { claim, transcript, file, was_torn })
+        Ok(Self { claim, transcript, next_model: None, file, was_torn })
     }
 
     /// The messages on file.
@@ -67,14 +69,9 @@ impl Journal {
         self.was_torn
     }
 
-    /// Name the model; the file does so from the next write on.
+    /// Name the model; the file does so as soon as something is said with it.
     pub(crate) fn set_model(&mut self, model: &str) {
-        if self.model() != Some(model) {
-            self.transcript.model = Some(model.to_owned());
-            if !self.is_new() {
-                self.file = OnDisk::Stale;
-            }
-        }
+        self.next_model = (self.model() != Some(model)).then(|| model.to_owned());
     }
 
     /// That these messages are on file. Others that follow them there stay until something takes their place.
@@ -87,6 +84,11 @@ impl Journal {
     pub(crate) fn sync(&mut self, messages: &[Message]) -> Result<()> {
         if self.is_new() && messages.is_empty() {
             return Ok(());
+        }
+        let says_more = !self.messages().starts_with(messages);
+        if let Some(model) = self.next_model.take_if(|_| says_more) {
+            self.transcript.model = Some(model);
+            self.file = OnDisk::Stale;
         }
         // What a write that fails leaves behind is not known.
         let file = match (std::mem::replace(&mut self.file, OnDisk::Stale), self.new_of(messages)) {
@@ -302,8 +304,15 @@ mod tests {
         assert_eq!(journal.messages(), talk(&["a", "b", "c"]));
         assert_eq!((journal.model(), journal.is_new(), journal.was_torn()), (Some("demo"), false, false));
         journal.set_model("other");
-        journal.sync(&talk(&["a", "b", "c"])).unwrap();
-        assert_eq!(text(&folder), whole(&["a", "b", "c"]).replace("demo", "other"));
+        // Whoever only looks, or takes something back, changes no model.
+        for contents in [&["a", "b", "c"][..], &["a", "b"]] {
+            journal.hold(&talk(contents)).unwrap();
+            assert_eq!(text(&folder), whole(&["a", "b", "c"]));
+        }
+        journal.sync(&talk(&["a", "b"])).unwrap();
+        assert_eq!(text(&folder), whole(&["a", "b"]));
+        journal.hold(&talk(&["a", "b", "d"])).unwrap();
+        assert_eq!(text(&folder), whole(&["a", "b", "d"]).replace("demo", "other"));
     }
 
     #[test]
