@@ -98,7 +98,7 @@ Examples:
   infer cache clear --yes
 
 `run` and `chat` keep what the model made of system prompts, files (`-f`) and sessions, so that the next run reads that \
-from disk instead of evaluating it again. It lies in the cache folder, readable by nobody else, up to \
+from disk instead of evaluating it again. It lies in the cache folder, readable by nobody else, up to 256 entries and \
 INFER_CACHE_SIZE; what was used longest ago goes first. What is removed is only evaluated once more.";
 
 const DOCTOR_EXAMPLES: &str = "\

@@ -24,7 +24,7 @@ use crate::engine::{Engine, Token};
 use crate::human::{Bytes, Count, Seconds};
 pub(crate) use entry::About;
 use entry::Flaw;
-use folder::{Folder, Item, touch};
+use folder::{Folder, Item, MOST, touch};
 use look::{Candidate, not_used};
 
 /// Fewer tokens are not worth a file, nor a look into one.
@@ -238,7 +238,7 @@ fn note_removed((entries, bytes): (usize, u64), limit: u64, note: &mut dyn FnMut
     if entries > 0 {
         let what = if entries == 1 { "entry" } else { "entries" };
         note(&format!(
-            "cache: removed {entries} {what}, {}, for all to stay within {}",
+            "cache: removed {entries} {what}, {}: {MOST} entries and {} are the most that is kept",
             Bytes(bytes),
             Bytes(limit)
         ));

@@ -13,6 +13,9 @@ const ENTRY: &str = ".kv";
 const UNFINISHED: &str = ".kv-new";
 const LOCK: &str = "lock";
 
+/// The most entries. The descriptions of all that a model has are read to find one, each in some 40 µs.
+pub(super) const MOST: usize = 256;
+
 /// How long to wait for another process that is writing. What is not saved is only evaluated again.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -49,10 +52,11 @@ impl Folder {
         self.items(|name| name.starts_with(start) && name.ends_with(ENTRY))
     }
 
-    /// Is there more than `limit` bytes of entries, or something that was not finished?
+    /// Are there more than `limit` bytes of entries, too many of them, or something that was not finished?
     pub(super) fn is_untidy(&self, limit: u64) -> bool {
-        let bytes: u64 = self.entries("").iter().map(|item| item.bytes).sum();
-        bytes > limit || !self.unfinished().is_empty()
+        let entries = self.entries("");
+        let bytes: u64 = entries.iter().map(|item| item.bytes).sum();
+        bytes > limit || entries.len() > MOST || !self.unfinished().is_empty()
     }
 
     fn unfinished(&self) -> Vec<Item> {
@@ -101,8 +105,8 @@ impl Locked<'_> {
     }
 
     /// Remove what dead processes did not finish: who writes holds the lock, and that is us. Then remove the entries
-    /// that were used longest ago, until `bytes` more fit into `limit`. The one at `replaced` is as good as gone.
-    /// Answers how many entries that were, and their bytes.
+    /// that were used longest ago, until one of `bytes` more, if any, fits into `limit` and [`MOST`]. The one at `replaced`
+    /// is as good as gone. Answers how many entries that were, and their bytes.
     pub(super) fn make_room(
         &self,
         bytes: u64,
@@ -114,9 +118,11 @@ impl Locked<'_> {
         }
         let entries = self.folder.entries("");
         let mut left = limit.saturating_sub(bytes);
+        let most = MOST - usize::from(bytes > 0);
         let mut removed = (0, 0);
-        for item in entries.iter().filter(|item| Some(item.path.as_path()) != replaced) {
-            if let Some(less) = left.checked_sub(item.bytes) {
+        let others = entries.iter().filter(|item| Some(item.path.as_path()) != replaced);
+        for (place, item) in others.enumerate() {
+            if let Some(less) = left.checked_sub(item.bytes).filter(|_| place < most) {
                 left = less;
             } else {
                 // All that were used longer ago go as well.

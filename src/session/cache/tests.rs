@@ -397,6 +397,36 @@ fn what_was_used_longest_ago_goes_first() {
 }
 
 #[test]
+fn there_are_never_more_than_so_many_entries() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    keep(&store, &tokens(40), LONG, false);
+    let first = only_entry(&folder);
+    let copies: Vec<PathBuf> = (0..MOST + 2).map(|n| folder.path().join(format!("{n}.kv"))).collect();
+    for (n, copy) in copies.iter().enumerate() {
+        fs::copy(&first, copy).unwrap();
+        age(copy, 1000 - n as u64);
+    }
+    let mut notes = Vec::new();
+    store.trim(&mut |note| notes.push(note.to_owned()));
+    let is_removal = |notes: &[String]| {
+        notes.len() == 1
+            && notes[0].starts_with("cache: removed 3 entries, ")
+            && notes[0].ends_with(": 256 entries and 1.0 MB are the most that is kept")
+    };
+    assert!(is_removal(&notes), "{notes:?}");
+    assert_eq!(entries(folder.path()).len(), MOST);
+    assert!(first.exists() && copies.iter().take(3).all(|copy| !copy.exists()), "the oldest go");
+    // One more takes the place of the oldest, one for the same tokens takes none.
+    keep(&store, &tokens(50), LONG, false);
+    assert!(entries(folder.path()).len() == MOST && !copies[3].exists() && copies[4].exists());
+    keep(&store.for_session("work"), &tokens(60), LONG, true);
+    assert!(!copies[4].exists() && copies[5].exists());
+    keep(&self::store(folder.path()).for_session("work"), &tokens(70), LONG, true);
+    assert!(entries(folder.path()).len() == MOST && copies[5].exists());
+}
+
+#[test]
 fn what_a_dead_process_left_is_removed_and_other_files_are_not() {
     let folder = TempDir::new().unwrap();
     for name in ["abc.kv-new", "notes.txt"] {
