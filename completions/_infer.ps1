@@ -301,8 +301,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'The same as `-o json`')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
-            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
-            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr, the log of llama.cpp included')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

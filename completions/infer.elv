@@ -284,8 +284,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --json 'The same as `-o json`'
             cand -q 'Only errors and what was asked for'
             cand --quiet 'Only errors and what was asked for'
-            cand -v 'More on stderr, the log of llama.cpp included'
-            cand --verbose 'More on stderr, the log of llama.cpp included'
+            cand -v 'More on stderr; `-vv` also the log of llama.cpp'
+            cand --verbose 'More on stderr; `-vv` also the log of llama.cpp'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

@@ -212,7 +212,7 @@ complete -c infer -n "__fish_infer_using_subcommand bench" -l plot -d 'Draw toke
 complete -c infer -n "__fish_infer_using_subcommand bench" -s y -l yes -d 'Download a model without asking when it is not here'
 complete -c infer -n "__fish_infer_using_subcommand bench" -l json -d 'The same as `-o json`'
 complete -c infer -n "__fish_infer_using_subcommand bench" -s q -l quiet -d 'Only errors and what was asked for'
-complete -c infer -n "__fish_infer_using_subcommand bench" -s v -l verbose -d 'More on stderr, the log of llama.cpp included'
+complete -c infer -n "__fish_infer_using_subcommand bench" -s v -l verbose -d 'More on stderr; `-vv` also the log of llama.cpp'
 complete -c infer -n "__fish_infer_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c infer -n "__fish_infer_using_subcommand quantize" -l to -d 'The type to make: int4, int8, or one of those below' -r
 complete -c infer -n "__fish_infer_using_subcommand quantize" -s o -l output -d 'Write this file' -r -F

@@ -18,7 +18,7 @@ const FLOORS: [(&str, &[&str]); 7] = [
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.
-const HOMES: [(&str, &str); 20] = [
+const HOMES: [(&str, &str); 21] = [
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("directories", "cli/dirs"),
