@@ -18,13 +18,14 @@ const FLOORS: [(&str, &[&str]); 7] = [
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.
-const HOMES: [(&str, &str); 21] = [
+const HOMES: [(&str, &str); 22] = [
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("directories", "cli/dirs"),
     ("indicatif", "cli/ui"),
     ("console", "cli/ui"),
     ("ctrlc", "cli/ui"),
+    ("plotters", "cli/bench/plot"),
     ("rustyline", "cli/lines"),
     ("hf_hub", "model/hub"),
     ("reqwest", "model/hub"),

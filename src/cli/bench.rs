@@ -26,6 +26,8 @@ mod limits;
 mod markdown;
 mod measure;
 mod output;
+#[allow(dead_code, reason = "called when `--plot` is there")]
+mod plot;
 mod row;
 mod settings;
 mod table;

@@ -133,7 +133,6 @@ pub(crate) struct Memory {
     pub(crate) vram: Option<u64>,
 }
 
-#[cfg(test)]
 impl From<&Row> for Planned {
     fn from(row: &Row) -> Self {
         Self { model: row.model.name.clone(), settings: row.settings.clone(), test: row.test }
