@@ -20,11 +20,14 @@ use crate::machine;
 use crate::model::gguf::Header;
 use crate::model::page_cache;
 
+#[allow(dead_code, reason = "called when a terminal shows them")]
+mod bars;
 mod baseline;
 mod json;
 mod limits;
 mod markdown;
 mod measure;
+mod names;
 mod output;
 #[allow(dead_code, reason = "called when `--plot` is there")]
 mod plot;

@@ -1,8 +1,8 @@
 //! What a plot shows: a panel for each test, and in it a line over depth for each model and choice of settings.
 
-use crate::cli::bench::row::{About, Kind, Planned, Row, Test};
-use crate::cli::bench::settings;
-use crate::human::{Escaped, Params, Thousands};
+use crate::cli::bench::names::Names;
+use crate::cli::bench::row::{Kind, Planned, Row, Test};
+use crate::human::Thousands;
 
 pub(super) struct Figure {
     /// Lines about what is the same everywhere.
@@ -27,9 +27,6 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
     pub(super) roofline: Vec<Point>,
 }
-
-/// The most letters of a model's name.
-const LONGEST: usize = 40;
 
 pub(super) type Point = (f64, f64);
 
@@ -101,59 +98,4 @@ impl Panel {
         let all = self.lines.iter().flat_map(|line| line.points.iter().chain(&line.roofline));
         all.map(|point| point.1).fold(0.0, f64::max)
     }
-}
-
-/// What lines are called: by what tells them apart.
-struct Names {
-    several_models: bool,
-    varying: Vec<&'static settings::Setting>,
-    constant: Vec<String>,
-}
-
-impl Names {
-    fn new(plan: &[Planned]) -> Self {
-        Self {
-            several_models: plan.iter().any(|row| row.model != plan[0].model),
-            varying: settings::varying(plan),
-            constant: settings::constant(plan),
-        }
-    }
-
-    fn line(&self, row: &Row) -> String {
-        let chosen = self
-            .varying
-            .iter()
-            .map(|setting| format!("{} {}", setting.title, (setting.value)(&row.settings)));
-        let chosen = chosen.collect::<Vec<_>>().join(", ");
-        let name =
-            if self.several_models || chosen.is_empty() { tail(&row.model.name) } else { String::new() };
-        clean(&[name, chosen])
-    }
-
-    fn about(&self, row: &Row) -> [String; 2] {
-        let About { name, kind, params, .. } = &row.model;
-        let model = if self.several_models {
-            String::new()
-        } else {
-            format!("{}: {kind}, {}", tail(name), Params(*params))
-        };
-        let machine = if row.run.gpu_info.is_empty() { &row.run.cpu_info } else { &row.run.gpu_info };
-        [clean(&[model, machine.clone()]), clean(&[self.constant.join(", ")])]
-    }
-}
-
-/// The end of a long name, whose beginning is a folder.
-fn tail(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= LONGEST {
-        name.to_owned()
-    } else {
-        format!("…{}", name.chars().skip(length - LONGEST + 1).collect::<String>())
-    }
-}
-
-/// Parts that are not empty, without what no XML may have in it.
-fn clean(parts: &[String]) -> String {
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    Escaped(&parts.join(" · ")).to_string().replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
