@@ -35,6 +35,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
+            [CompletionResult]::new('fit', 'fit', [CompletionResultType]::ParameterValue, 'List the models that this machine can run, and how fast at most')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
@@ -177,6 +178,24 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
         'infer;show' {
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
             [CompletionResult]::new('--template', '--template', [CompletionResultType]::ParameterName, 'Print the chat template')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'infer;fit' {
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device only, such as `cuda`, `cuda1` or `cpu`')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')
+            [CompletionResult]::new('-a', '-a', [CompletionResultType]::ParameterName, 'Also those that do not fit, and why')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Also those that do not fit, and why')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
@@ -358,6 +377,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('pull', 'pull', [CompletionResultType]::ParameterValue, 'Download a model from the hub, or go on with a download')
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the models on this machine, and downloads that did not end')
             [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show what is in a model, and whether one of the hub would fit here')
+            [CompletionResult]::new('fit', 'fit', [CompletionResultType]::ParameterValue, 'List the models that this machine can run, and how fast at most')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove models and partial downloads')
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
@@ -381,6 +401,9 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;show' {
+            break
+        }
+        'infer;help;fit' {
             break
         }
         'infer;help;rm' {

@@ -31,6 +31,9 @@ _infer() {
             infer,doctor)
                 cmd="infer__subcmd__doctor"
                 ;;
+            infer,fit)
+                cmd="infer__subcmd__fit"
+                ;;
             infer,help)
                 cmd="infer__subcmd__help"
                 ;;
@@ -85,6 +88,9 @@ _infer() {
             infer__subcmd__help,doctor)
                 cmd="infer__subcmd__help__subcmd__doctor"
                 ;;
+            infer__subcmd__help,fit)
+                cmd="infer__subcmd__help__subcmd__fit"
+                ;;
             infer__subcmd__help,help)
                 cmd="infer__subcmd__help__subcmd__help"
                 ;;
@@ -122,7 +128,7 @@ _infer() {
 
     case "${cmd}" in
         infer)
-            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show rm remove cache doctor bench quantize quantize-worker completions help"
+            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show fit rm remove cache doctor bench quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -497,8 +503,46 @@ _infer() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        infer__subcmd__fit)
+            opts="-a -c -t -q -v -h --all --ctx --kv --device --threads --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --ctx)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kv)
+                    COMPREPLY=($(compgen -W "f16 q8_0 q4_0" -- "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         infer__subcmd__help)
-            opts="run chat pull list show rm cache doctor bench quantize quantize-worker completions help"
+            opts="run chat pull list show fit rm cache doctor bench quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -596,6 +640,20 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__fit)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

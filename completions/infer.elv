@@ -32,6 +32,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand list 'List the models on this machine, and downloads that did not end'
             cand ls 'List the models on this machine, and downloads that did not end'
             cand show 'Show what is in a model, and whether one of the hub would fit here'
+            cand fit 'List the models that this machine can run, and how fast at most'
             cand rm 'Remove models and partial downloads'
             cand remove 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
@@ -168,6 +169,23 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;show'= {
             cand --json 'Print one JSON object'
             cand --template 'Print the chat template'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr; `-vv` also the log of llama.cpp'
+            cand --verbose 'More on stderr; `-vv` also the log of llama.cpp'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'infer;fit'= {
+            cand -c 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]'
+            cand --ctx 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]'
+            cand --kv 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third'
+            cand --device 'Use this device only, such as `cuda`, `cuda1` or `cpu`'
+            cand -t 'Threads [default: the cores that this process may use]'
+            cand --threads 'Threads [default: the cores that this process may use]'
+            cand -a 'Also those that do not fit, and why'
+            cand --all 'Also those that do not fit, and why'
+            cand --json 'Print one JSON object'
             cand -q 'Only errors and what was asked for'
             cand --quiet 'Only errors and what was asked for'
             cand -v 'More on stderr; `-vv` also the log of llama.cpp'
@@ -337,6 +355,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand pull 'Download a model from the hub, or go on with a download'
             cand list 'List the models on this machine, and downloads that did not end'
             cand show 'Show what is in a model, and whether one of the hub would fit here'
+            cand fit 'List the models that this machine can run, and how fast at most'
             cand rm 'Remove models and partial downloads'
             cand cache 'List or clear what was kept of prompts on disk'
             cand doctor 'Check this machine and this build, and say what to do about what is not right'
@@ -355,6 +374,8 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;list'= {
         }
         &'infer;help;show'= {
+        }
+        &'infer;help;fit'= {
         }
         &'infer;help;rm'= {
         }

@@ -15,12 +15,13 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "run",
     "chat",
     "pull",
     "list",
     "show",
+    "fit",
     "rm",
     "cache",
     "cache list",

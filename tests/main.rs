@@ -7,6 +7,7 @@ mod cache;
 mod chat;
 #[cfg(unix)]
 mod doctor;
+mod fit;
 mod floors;
 mod help;
 mod hostile;

@@ -158,8 +158,13 @@ fn the_same_seed_gives_the_same_bytes_and_others_differ() {
 #[test]
 fn statistics_go_to_stderr_and_name_where_values_come_from() {
     let run = run().env("INFER_TOP_K", "12").args(["--stats", "--preset", "precise", "What is 3 + 4?"]);
-    let ran = run.stdout("3 + 4 = 7.\n").stderr_is(|err| err.lines().count() == 2).run();
-    let stats = ran.stderr.lines().next().unwrap();
+    let ran = run.stdout("3 + 4 = 7.\n").stderr_is(|err| err.lines().count() == 3).run();
+    let loaded = ran.stderr.lines().next().unwrap();
+    assert!(
+        loaded.starts_with("loaded in ") && loaded.contains("; context 1,024, KV f16 2.1 MB "),
+        "{loaded}"
+    );
+    let stats = ran.stderr.lines().nth(1).unwrap();
     for part in
         ["load ", "prompt ", "(0 cached)", "prefill ", "TTFT ", "decode ", "TPOT ", "finish end_of_turn"]
     {
@@ -330,7 +335,7 @@ fn a_device_that_is_not_there_fails_rather_than_falls_back() {
 #[cfg(target_os = "linux")]
 fn a_window_that_does_not_fit_into_memory_is_refused_with_numbers() {
     let refused = |err: &str| {
-        err.starts_with("error: the model needs 2.2 TB at context 1,073,741,824; ")
+        err.starts_with("error: the model needs 3.3 TB at context 1,073,741,824; ")
             && err.contains("\nhint: try `--ctx ")
     };
     run().args(["--ctx", "1073741824", "hi"]).stderr_is(refused).status(5).run();
@@ -429,9 +434,9 @@ fn the_threads_are_those_that_the_process_may_use() {
     let words = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let run =
         || Infer::new().args(["run", "demo", "-v", "--temp", "0", "-n", "1", "Hello"]).stdout_is(|_| true);
-    run().args(["-t", "3"]).stderr_is(|err| err.contains("CPU: 3 threads; context 1,024, ")).run();
+    run().args(["-t", "3"]).stderr_is(|err| err.contains("CPU: 3 threads, weights 5.1 MB, ")).run();
     if threads <= 2 {
-        run().stderr_is(move |err| err.contains(&format!("CPU: {words}; context 1,024, "))).run();
+        run().stderr_is(move |err| err.contains(&format!("CPU: {words}, weights 5.1 MB, "))).run();
     }
 }
 

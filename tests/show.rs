@@ -15,10 +15,14 @@ fn tiny(file: &str, model: &Tiny) -> Infer {
 
 #[test]
 fn the_demo_model() {
+    // Without a GPU, so that it says the same everywhere.
     show(&["demo"])
+        .env("CUDA_VISIBLE_DEVICES", "")
         .stdout(
             "\
 file            {home}/cache/infer/infer-demo-f16.gguf
+fits here       yes, on the CPU, context 1,024
+                CPU: weights 5.1 MB, KV f16 2.1 MB, compute 6.8 MB, output 3.1 KB
 name            infer-demo
 architecture    llama
 parameters      2.6M
@@ -90,6 +94,7 @@ fn json_has_these_keys() {
             "special_tokens",
             "chat_templates",
             "sampling",
+            "fits",
         ]
     );
     for (pointer, expected) in [
@@ -105,6 +110,8 @@ fn json_has_these_keys() {
         ("/special_tokens/eos", serde_json::json!({"id": 2, "text": "<|im_end|>"})),
         ("/chat_templates", serde_json::json!(["default"])),
         ("/experts", Json::Null),
+        ("/fits/context", Json::from(1024)),
+        ("/fits/layers", Json::from(5)),
     ] {
         assert_eq!(object.pointer(pointer), Some(&expected), "{pointer}");
     }

@@ -110,6 +110,17 @@ Each check is `ok`, `warn` or `fail`; what is not right comes with one step to t
 A hub that cannot be reached is a warning: models that are here run without it. Of a token it says where it comes from, \
 never what it is.";
 
+const FIT_EXAMPLES: &str = "\
+Examples:
+  infer fit                          what fits, the largest that answers as fast as one reads first
+  infer fit qwen3:8b model.gguf
+  infer fit --ctx 32768 --kv q8_0    for long texts
+  infer fit --all --json | jq -r '.models[] | select(.fits) | .name'
+
+Of models that are here sizes come from the header; of others they are estimated from size and quantization, and marked \
+with `~`. Tokens per second are the most that memory allows: what a token has to read over what this machine reads in a \
+second, which is measured first. Real answers come at half to nine tenths of that.";
+
 const SHOW_EXAMPLES: &str = "\
 Examples:
   infer show qwen3:8b                      from the hub it fetches the header only
@@ -154,6 +165,9 @@ pub(crate) enum Command {
     /// Show what is in a model, and whether one of the hub would fit here
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
+    /// List the models that this machine can run, and how fast at most
+    #[command(after_help = FIT_EXAMPLES)]
+    Fit(FitArgs),
     /// Remove models and partial downloads
     #[command(visible_alias = "remove", after_help = RM_EXAMPLES)]
     Rm(RmArgs),
@@ -230,6 +244,39 @@ pub(crate) struct ListArgs {
     /// The names that `infer pull` knows, instead of what is here
     #[arg(long, conflicts_with = "all")]
     pub(crate) names: bool,
+
+    /// Print one JSON object
+    #[arg(help_heading = "Output", long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FitArgs {
+    /// Only these: names of `infer list --names`, or models that are here [default: both]
+    #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
+    pub(crate) models: Vec<String>,
+
+    /// Also those that do not fit, and why
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Context that has to fit, tokens [default: what fits, at most 8192 or the model's own]
+    #[arg(help_heading = "Context", short, long, value_name = "N", env = "INFER_CTX",
+        value_parser = clap::value_parser!(u32).range(16..=1_073_741_824))]
+    pub(crate) ctx: Option<u32>,
+
+    /// Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third
+    #[arg(help_heading = "Context", long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
+    pub(crate) kv: KvArg,
+
+    /// Use this device only, such as `cuda`, `cuda1` or `cpu`
+    #[arg(help_heading = "Placement", long, value_name = "NAME", env = "INFER_DEVICE")]
+    pub(crate) device: Option<String>,
+
+    /// Threads [default: the cores that this process may use]
+    #[arg(help_heading = "Placement", short, long, value_name = "N", env = "INFER_THREADS",
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 
     /// Print one JSON object
     #[arg(help_heading = "Output", long)]

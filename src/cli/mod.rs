@@ -82,6 +82,7 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::List(args)) => models::list(ui, &args),
         Some(Command::Rm(args)) => models::remove(ui, &args),
         Some(Command::Cache { command }) => cache::run(ui, &command),
+        Some(Command::Fit(args)) => fit::run(ui, &args),
         Some(Command::Doctor(args)) => doctor::run(ui, &args),
         Some(Command::Bench(args)) => bench::run(ui, &args),
         Some(Command::Quantize(args)) => quantize::run(ui, &args),

@@ -43,7 +43,7 @@ fn is_empty(listing: &Listing, all: bool) -> bool {
 }
 
 /// What can be typed to get this model.
-fn name_of(places: &Places, held: &Held) -> String {
+pub(crate) fn name_of(places: &Places, held: &Held) -> String {
     let Some(repo) = &held.repo else { return file_stem(held) };
     alias_of(places, repo, &held.variant).unwrap_or_else(|| typed(repo, &held.variant))
 }

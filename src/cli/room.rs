@@ -104,7 +104,8 @@ fn share(part: &Part, kv: KvType) -> String {
     some.map(|(name, bytes)| format!("{name} {}", Bytes(*bytes))).collect::<Vec<_>>().join(", ")
 }
 
-fn part_json(part: &Part) -> Value {
+/// Bytes of each kind.
+pub(crate) fn part_json(part: &Part) -> Value {
     json!({
         "name": part.name,
         "layers": part.layers,

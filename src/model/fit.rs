@@ -66,7 +66,7 @@ pub(crate) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    pub(crate) fn gpus(&self) -> impl Iterator<Item = &'a Device> {
+    pub(crate) fn gpus(self) -> impl Iterator<Item = &'a Device> {
         self.devices.iter().filter(|device| device.kind == DeviceKind::Gpu)
     }
 }

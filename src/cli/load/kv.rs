@@ -19,7 +19,7 @@ pub(crate) fn choose(ui: &mut Ui, wanted: KvArg, shape: &Shape) -> Result<KvType
 
 /// llama.cpp keeps quantized keys and values in blocks that must not cross a head, and reads them by flash attention.
 /// Where there are none, the type is of no matter.
-fn usable(kv: KvType, shape: &Shape) -> Result<KvType> {
+pub(crate) fn usable(kv: KvType, shape: &Shape) -> Result<KvType> {
     let refuse = |why: String| Err(Error::usage(why).hint("leave `--kv` out"));
     if kv == KvType::F16 || !shape.cache.has_kv() {
         return Ok(KvType::F16);

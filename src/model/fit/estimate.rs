@@ -12,6 +12,9 @@ use crate::model::registry::{Entry, parameters};
 /// The quantization that is taken where none is named.
 const USUAL_QUANT: &str = "Q4_K_M";
 
+/// Parameters below which a model is small.
+const SMALL: f64 = 1.1e9;
+
 /// Layers of a typical model, for how much of one a GPU can take.
 const LAYERS: u64 = 32;
 
@@ -74,15 +77,17 @@ impl Estimate {
         let quant = match &entry.pick {
             Pick::Default => USUAL_QUANT.to_owned(),
             Pick::Quant(quant) => quant.to_uppercase(),
-            Pick::File(file) => quant::quant_of(file)?,
+            Pick::File(file) => quant::quant_of(file)?.to_uppercase(),
         };
         Self::new(&entry.size, &quant)
     }
 
     /// From `8B`, `30B-A3B` or `E4B`, and `Q4_K_M`.
     pub(crate) fn new(size: &str, quant: &str) -> Option<Self> {
-        let bits = bits_per_weight(quant)?;
         let (all, active) = size_of(size)?;
+        // Of a small model much is embeddings, which keep more bits.
+        let bits = bits_per_weight(quant)
+            .map(|bits| if all < SMALL { bits.midpoint(bits.max(8.5)) } else { bits })?;
         let bytes = |parameters: f64| whole(parameters * bits / 8.0);
         let billions = all / 1e9;
         // Few of the layers' weights are used by each token, but all of their keys and values.
@@ -184,6 +189,7 @@ fn whole(x: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::registry::Registry;
 
     fn estimate(size: &str, quant: &str) -> Estimate {
         Estimate::new(size, quant).unwrap()
@@ -229,6 +235,8 @@ mod tests {
             ("4B", "Q4_K_M", 2_500_000_000, 36 * 8 * 128 * 4),
             ("14B", "Q4_K_M", 9_000_000_000, 40 * 8 * 128 * 4),
             ("30B-A3B", "Q4_K_M", 18_600_000_000, 48 * 4 * 128 * 4),
+            ("1B", "Q4_K_M", 806_000_000, 16 * 8 * 64 * 4),
+            ("270M", "Q4_0", 241_000_000, 18 * 256 * 4),
             ("135M", "Q4_1", 98_000_000, 30 * 3 * 64 * 4),
         ] {
             let estimate = estimate(size, quant);
@@ -244,6 +252,17 @@ mod tests {
         let cache = 144 << 10;
         assert_eq!(estimate.decode_bytes(100, KvType::F16), estimate.weights + 100 * cache);
         assert_eq!(estimate.decode_bytes(100, KvType::Q8_0), estimate.weights + 100 * cache / 64 * 34);
+    }
+
+    #[test]
+    fn every_shipped_model_can_be_estimated() {
+        let registry = Registry::load(None).unwrap();
+        let unknown: Vec<&str> = registry
+            .entries()
+            .filter(|entry| Estimate::of(entry).is_none())
+            .map(|entry| entry.alias.as_str())
+            .collect();
+        assert_eq!(unknown, [""; 0]);
     }
 
     #[test]
