@@ -10,6 +10,7 @@ use self::row::{About, Environment, Load, Planned, Row, Settings, Test};
 use self::work::Left;
 use super::args::BenchArgs;
 use super::pull::Found;
+use super::room::Room;
 use super::ui::{Bar, Ui};
 use super::{load, pull, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
@@ -61,7 +62,8 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     let measured = models.iter().try_for_each(|model| bench.model(ui, model, &tests, &mut output));
     output.end(ui);
     // What was measured stands on stdout already, in its form; an error does not belong there.
-    measured.and_then(|()| output.judge()).map_err(|error| ui.told(&error))
+    let drawn = output.draw(ui);
+    measured.and(drawn).and_then(|()| output.judge()).map_err(|error| ui.told(&error))
 }
 
 /// A model to be measured, and how.
@@ -82,9 +84,14 @@ impl Model {
         for kv in &args.kv {
             load::kv::choose(ui, *kv, &shape)?;
         }
-        let usual = LoadPlan::usual(0, args.kv[0].into(), machine::threads());
+        let usual = LoadPlan::usual(window, args.kv[0].into(), machine::threads());
+        let plans = work::plans(args, &usual);
+        let room = Room::on(args.device.as_deref());
+        for plan in &plans {
+            load::plan::fitted(&found.name, &shape, plan, Some(window), &room)?;
+        }
         let layers = shape.layers.unwrap_or(0) + 1;
-        Ok(Self { found, header, layers, plans: work::plans(args, &usual) })
+        Ok(Self { found, header, layers, plans })
     }
 
     fn planned<'a>(&'a self, tests: &'a [Test]) -> impl Iterator<Item = Planned> + 'a {
@@ -118,11 +125,9 @@ struct InMemory {
 
 impl Bench<'_> {
     fn model(&mut self, ui: &mut Ui, model: &Model, tests: &[Test], output: &mut Output) -> Result<()> {
-        let largest = largest(tests);
         let mut limits = Limits::new(&model.header);
         let mut loaded: Option<InMemory> = None;
         for plan in &model.plans {
-            let plan = LoadPlan { ctx: largest, ..plan.clone() };
             // Other weights lie elsewhere; all the rest is a matter of the context.
             let is_there = loaded
                 .as_ref()
@@ -133,9 +138,9 @@ impl Bench<'_> {
             };
             let is_on_gpu = u64::try_from(here.weights.gpu_layers).is_ok_and(|layers| layers >= model.layers);
             for test in tests {
-                let roofline = limits.of(*test, &plan, is_on_gpu, &ui.brake())?;
-                let row = Row { roofline, ..self.test(ui, &here, &plan, *test)? };
-                output.row(ui, &row);
+                let roofline = limits.of(*test, plan, is_on_gpu, &ui.brake())?;
+                let row = Row { roofline, ..self.test(ui, &here, plan, *test)? };
+                output.row(ui, row);
             }
             loaded = Some(here);
         }

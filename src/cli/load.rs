@@ -23,7 +23,7 @@ use crate::session::cache::{Key, PrefixStore};
 use crate::session::{Options, Overflow, Template, Think};
 
 pub(super) mod kv;
-mod plan;
+pub(super) mod plan;
 
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {

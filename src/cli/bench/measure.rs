@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::row::{Answer, Kind, Memory, Test, quantile};
 use super::work::Left;
 use crate::engine::llama::Llama;
-use crate::engine::{Sampling, Token};
+use crate::engine::{Engine, Sampling, Token};
 use crate::error::Result;
 use crate::machine;
 use crate::session::speed::{Track, text_of};
@@ -75,7 +75,7 @@ fn steps(
         report(Left::of(test), time);
         samples.push(time);
     }
-    Ok(Some(Measured { samples, answer: None, memory: memory() }))
+    Ok(Some(Measured { samples, answer: None, memory: memory(llama.vram()) }))
 }
 
 fn is_near(one: Duration, other: Duration) -> bool {
@@ -108,8 +108,9 @@ fn answers(
         report(Left::of(test), metrics.total);
         all.push(metrics);
     }
+    let vram = all.last().and_then(|metrics| metrics.vram);
     let samples = all.iter().map(|metrics| metrics.total).collect();
-    Ok(Some(Measured { samples, answer: answer(&all), memory: memory() }))
+    Ok(Some(Measured { samples, answer: answer(&all), memory: memory(vram) }))
 }
 
 /// Greedy would be faster than what `run` does without being asked.
@@ -142,7 +143,7 @@ fn answer(all: &[Metrics]) -> Option<Answer> {
     })
 }
 
-fn memory() -> Memory {
+fn memory(vram: Option<u64>) -> Memory {
     let (peak, steady) = machine::memory_used().unzip();
-    Memory { peak, steady, vram: None }
+    Memory { peak, steady, vram }
 }

@@ -1,18 +1,27 @@
 //! Rows to stdout, as they come, in the form that is wanted.
 
+use std::path::{Path, PathBuf};
+
+use super::bars::{Blocks, bars};
 use super::baseline::Baseline;
 use super::json::{Format, Writer};
 use super::markdown::Markdown;
+use super::plot;
 use super::row::{Planned, Row};
 use super::table::{Extras, Table};
 use crate::cli::args::{BenchArgs, OutputArg};
+use crate::cli::load;
 use crate::cli::ui::Ui;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(super) struct Output {
     form: Form,
     baseline: Option<Baseline>,
     fail_slower: Option<f64>,
+    plot: Option<PathBuf>,
+    /// Of a terminal.
+    width: Option<usize>,
+    rows: Vec<Row>,
 }
 
 enum Form {
@@ -32,7 +41,11 @@ impl Output {
             OutputArg::Json => Form::Data(Writer::new(Format::Json)),
             OutputArg::Jsonl => Form::Data(Writer::new(Format::Jsonl)),
         };
-        Ok(Self { form, baseline, fail_slower: args.fail_slower })
+        if let Some(path) = &args.plot {
+            check_folder(path)?;
+        }
+        let (fail_slower, plot) = (args.fail_slower, args.plot.clone());
+        Ok(Self { form, baseline, fail_slower, plot, width, rows: Vec::new() })
     }
 
     /// What stands before the first row, which may be minutes away.
@@ -42,20 +55,21 @@ impl Output {
         }
     }
 
-    pub(super) fn row(&mut self, ui: &mut Ui, row: &Row) {
-        let ratio = self.baseline.as_mut().and_then(|baseline| baseline.compare(row));
+    pub(super) fn row(&mut self, ui: &mut Ui, row: Row) {
+        let ratio = self.baseline.as_mut().and_then(|baseline| baseline.compare(&row));
         let text = match &mut self.form {
-            Form::Table(table) => table.row(row, ratio),
-            Form::Markdown(table) => table.row(row, ratio),
-            Form::Data(writer) => writer.row(row, ratio),
+            Form::Table(table) => table.row(&row, ratio),
+            Form::Markdown(table) => table.row(&row, ratio),
+            Form::Data(writer) => writer.row(&row, ratio),
         };
         print(ui, &text);
+        self.rows.push(row);
     }
 
     /// What belongs behind the last row, whichever that was.
     pub(super) fn end(&mut self, ui: &mut Ui) {
         let text = match &self.form {
-            Form::Table(table) => table.end(),
+            Form::Table(table) => table.end() + &self.bars(ui),
             Form::Markdown(table) => table.end().to_owned(),
             Form::Data(writer) => writer.end(),
         };
@@ -65,12 +79,37 @@ impl Output {
         }
     }
 
+    /// Pictures of letters for a person who looks.
+    fn bars(&self, ui: &Ui) -> String {
+        let blocks = if ui.is_dumb() { Blocks::ASCII } else { Blocks::UNICODE };
+        let bars = self.width.map(|width| bars(&self.rows, width, &blocks));
+        bars.filter(|bars| !bars.is_empty()).map_or_else(String::new, |bars| format!("\n{bars}"))
+    }
+
+    /// Draw what there is.
+    pub(super) fn draw(&self, ui: &mut Ui) -> Result<()> {
+        let Some(path) = self.plot.as_deref().filter(|_| !self.rows.is_empty()) else { return Ok(()) };
+        load::write_file(path, &plot::svg(&self.rows)?)?;
+        ui.status(&format!("plot: {}", path.display()));
+        Ok(())
+    }
+
     /// Whether it was fast enough, where that was asked.
     pub(super) fn judge(&self) -> Result<()> {
         match (&self.baseline, self.fail_slower) {
             (Some(baseline), Some(percent)) => baseline.slower_than(percent),
             _ => Ok(()),
         }
+    }
+}
+
+/// A folder that is not there is told before hours of work.
+fn check_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(folder) => Err(Error::usage(format!("`{}` is not a folder", folder.display()))
+            .hint(format!("`mkdir -p {}`", folder.display()))),
+        None => Ok(()),
     }
 }
 

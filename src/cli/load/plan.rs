@@ -24,9 +24,7 @@ pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) ->
         ..LoadPlan::usual(0, kv, threads)
     };
     let room = Room::on(load.device.as_deref());
-    let wish = Wish::of(&load, args.context.ctx);
-    let plan = fit::plan(shape, room.view(), &wish)
-        .map_err(|too_big| too_big.error(|bytes| fitting::smaller(name, shape, bytes)))?;
+    let plan = fitted(name, shape, &load, args.context.ctx, &room)?;
     let usual = fit::usual_context(shape.context.unwrap_or(0));
     if args.context.ctx.is_none() && u64::from(plan.ctx) < usual {
         ui.note(&format!(
@@ -41,6 +39,18 @@ pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) ->
         ui.note("no GPU is seen: all layers stay on the CPU");
     }
     Ok((LoadPlan { ctx: plan.ctx, ..load }, plan))
+}
+
+/// What goes where, with a window of so many tokens or the usual one.
+pub(crate) fn fitted(
+    name: &str,
+    shape: &Shape,
+    load: &LoadPlan,
+    ctx: Option<u32>,
+    room: &Room,
+) -> Result<Plan> {
+    let plan = fit::plan(shape, room.view(), &Wish::of(load, ctx));
+    plan.map_err(|too_big| too_big.error(|bytes| fitting::smaller(name, shape, bytes)))
 }
 
 /// One line about where the model went and what its context costs.
