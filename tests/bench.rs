@@ -130,6 +130,8 @@ fn what_cannot_be_measured_is_said_before_anything_is() {
     for (args, status, said) in [
         (&["-p", "0", "-g", "0", "-a", "0+0"][..], 2, "error: no test is left"),
         (&["--baseline", "none.json"], 2, "error: cannot read `none.json`"),
+        (&["--plot", "none/a.svg"], 2, "error: `none` is not a folder"),
+        (&["-p", "0", "-g", "0", "--plot", "a.svg"], 2, "error: there is nothing to plot"),
         (&["--fail-slower", "5"], 2, "error: the following required arguments were not provided"),
         (&["--device", "cuda7"], 1, "error: no device `cuda7`"),
     ] {

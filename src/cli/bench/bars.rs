@@ -31,24 +31,34 @@ pub(crate) fn bars(rows: &[Row], width: usize, blocks: &Blocks) -> String {
 }
 
 fn lines(rows: &[Row], plan: &[Planned], width: usize, blocks: &Blocks) -> Option<Vec<String>> {
-    plan.first()?;
+    let first = plan.first()?;
     let names = Names::new(plan);
-    let is_one = plan.iter().all(|row| row.model == plan[0].model && row.settings == plan[0].settings);
-    let label = |row: &Row| {
-        if is_one { row.test.to_string() } else { format!("{}  {}", row.test, names.line(row)) }
+    let is_one = plan.iter().all(|row| row.model == first.model && row.settings == first.settings);
+    let tests = aligned(rows.iter().map(|row| row.test.to_string()));
+    let labels = if is_one {
+        tests
+    } else {
+        let names = aligned(rows.iter().map(|row| names.line(row)));
+        names.iter().zip(tests).map(|(name, test)| format!("{name}  {test}")).collect()
     };
-    let labels: Vec<String> = rows.iter().map(label).collect();
-    let widest = labels.iter().map(|label| label.chars().count()).max()?;
-    let room = width.checked_sub(widest + 2 + 8 + 1).filter(|room| *room >= SHORTEST)?.min(LONGEST);
+    let label_width = labels.first()?.chars().count();
+    let room = width.checked_sub(label_width + 2 + 8 + 1).filter(|room| *room >= SHORTEST)?.min(LONGEST);
     let tops = [Kind::Prefill, Kind::Decode, Kind::Answer].map(|kind| (kind, top(rows, kind)));
     let line = |(row, label): (&Row, &String)| {
         let top = tops.iter().find(|(kind, _)| *kind == row.test.kind).map_or(0.0, |(_, top)| *top);
         let speed = row.median().unwrap_or(0.0);
         let bar =
             blocks.bar(speed / top, row.roofline.map(|roofline| roofline.tokens_per_second / top), room);
-        format!("{label:<widest$}  {:>8} {bar}", Rate(speed)).trim_end().to_owned()
+        format!("{label}  {:>8} {bar}", Rate(speed)).trim_end().to_owned()
     };
     Some(rows.iter().zip(&labels).map(line).collect())
+}
+
+/// Words of the same width.
+fn aligned(words: impl Iterator<Item = String>) -> Vec<String> {
+    let words: Vec<String> = words.collect();
+    let widest = words.iter().map(|word| word.chars().count()).max().unwrap_or(0);
+    words.into_iter().map(|word| format!("{word:<widest$}")).collect()
 }
 
 /// The fastest of a kind, or its roofline.
@@ -141,8 +151,8 @@ pp60+tg40 @ d16     100.0 ####################
         assert_eq!(
             bars(&rows, 80, &Blocks::UNICODE),
             "\
-pp512  threads 2, prompt threads 2     512.0 █████████████████▌░░░░░░░░░░░░░░░░░
-tg128  threads 4, prompt threads 2       0.0 ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+threads 2, prompt threads 2  pp512     512.0 █████████████████▌░░░░░░░░░░░░░░░░░
+threads 4, prompt threads 2  tg128       0.0 ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
 "
         );
         assert_eq!(bars(&rows, 20, &Blocks::UNICODE), "");

@@ -1,5 +1,8 @@
 //! What rows are called next to each other in a picture.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use super::row::{About, Planned, Row};
 use super::settings;
 use crate::human::{Escaped, Params};
@@ -29,8 +32,11 @@ impl Names {
             .iter()
             .map(|setting| format!("{} {}", setting.title, (setting.value)(&row.settings)));
         let chosen = chosen.collect::<Vec<_>>().join(", ");
-        let name =
-            if self.several_models || chosen.is_empty() { tail(&row.model.name) } else { String::new() };
+        let name = if self.several_models || chosen.is_empty() {
+            short(&row.model.name, LONGEST)
+        } else {
+            String::new()
+        };
         clean(&[name, chosen])
     }
 
@@ -39,20 +45,23 @@ impl Names {
         let model = if self.several_models {
             String::new()
         } else {
-            format!("{}: {kind}, {}", tail(name), Params(*params))
+            format!("{}: {kind}, {}", short(name, LONGEST), Params(*params))
         };
         let machine = if row.run.gpu_info.is_empty() { &row.run.cpu_info } else { &row.run.gpu_info };
         [clean(&[model, machine.clone()]), clean(&[self.constant.join(", ")])]
     }
 }
 
-/// The end of a long name, whose beginning is a folder.
-fn tail(name: &str) -> String {
+/// A model on little room: a file without its folder, and of what is still too long the end, which tells most.
+pub(super) fn short(name: &str, longest: usize) -> String {
+    let is_file = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let stem = Path::new(name).file_stem().and_then(OsStr::to_str).filter(|_| is_file);
+    let name = Escaped(stem.unwrap_or(name)).to_string();
     let length = name.chars().count();
-    if length <= LONGEST {
-        name.to_owned()
+    if length <= longest {
+        name
     } else {
-        format!("…{}", name.chars().skip(length - LONGEST + 1).collect::<String>())
+        format!("…{}", name.chars().skip(length - longest + 1).collect::<String>())
     }
 }
 
@@ -79,11 +88,25 @@ mod tests {
         assert_eq!(names(&rows), ["smollm2:135m"; 2]);
         rows[1].settings.flash = Some(true);
         assert_eq!(names(&rows), ["flash auto", "flash on"]);
-        rows[1].model.name = format!("/folder/{}.gguf", "m".repeat(40));
+        rows[1].model.name = format!("/folder/{}.gguf", "m".repeat(50));
         assert_eq!(
             names(&rows),
-            ["smollm2:135m · flash auto".to_owned(), format!("…{}.gguf · flash on", "m".repeat(34))]
+            ["smollm2:135m · flash auto".to_owned(), format!("…{} · flash on", "m".repeat(39))]
         );
+    }
+
+    #[test]
+    fn a_short_name_is_the_part_that_tells_most() {
+        for (name, expected) in [
+            ("smollm2:135m", "smollm2:135m"),
+            ("./folder/model.Q4_1.gguf", "model.Q4_1"),
+            ("SmolLM2-135M-Instruct.Q4_1.gguf", "…135M-Instruct.Q4_1"),
+            ("org/repository-GGUF:Q4_K_M", "…sitory-GGUF:Q4_K_M"),
+            ("a\u{1b}.gguf", "a\\u{1b}"),
+            ("", ""),
+        ] {
+            assert_eq!(short(name, 19), expected);
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl Output {
             OutputArg::Jsonl => Form::Data(Writer::new(Format::Jsonl)),
         };
         if let Some(path) = &args.plot {
+            plot::check(planned)?;
             check_folder(path)?;
         }
         let (fail_slower, plot) = (args.fail_slower, args.plot.clone());

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use self::axis::{Axis, apart, round_ticks, speed, tick, tokens, width};
 use self::figure::{Figure, Panel, Point};
 use self::legend::Legend;
-use super::row::Row;
+use super::row::{Kind, Planned, Row};
 use crate::error::{Error, Result};
 
 mod axis;
@@ -35,12 +35,19 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 type Drawn<T = ()> = std::result::Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
+/// Will there be something to draw?
+pub(crate) fn check(plan: &[Planned]) -> Result<()> {
+    if plan.iter().any(|row| row.test.kind != Kind::Answer) { Ok(()) } else { Err(nothing()) }
+}
+
+fn nothing() -> Error {
+    Error::usage("there is nothing to plot: whole answers have no depth")
+        .hint("`-p 512 -g 128 -d 0,2048,8192` measures at three depths")
+}
+
 /// The whole file.
 pub(crate) fn svg(rows: &[Row]) -> Result<String> {
-    let figure = Figure::new(rows).ok_or_else(|| {
-        Error::failed("there is nothing to plot: whole answers have no depth")
-            .hint("`-p 512 -g 128 -d 0,2048,8192` measures at three depths")
-    })?;
+    let figure = Figure::new(rows).ok_or_else(nothing)?;
     let mut text = String::new();
     draw(&figure, &mut text).map_err(|e| Error::failed(format!("cannot draw the plot: {e}")))?;
     // Behind the opening tag.

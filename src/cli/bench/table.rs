@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::names::short;
 use super::row::{About, Kind, NOISY, Planned, Row};
 use super::settings;
 use crate::human::{Bytes, Escaped, Params, Rate, Seconds};
@@ -171,7 +172,7 @@ impl Told {
         ]);
         let vram = self.vram.map(|bytes| format!("GPU memory {}", Bytes(bytes))).unwrap_or_default();
         let facts: Vec<String> = [load, memory, vram].into_iter().filter(|fact| !fact.is_empty()).collect();
-        (!facts.is_empty()).then(|| format!("{}: {}", Escaped(&self.name), facts.join("; ")))
+        (!facts.is_empty()).then(|| format!("{}: {}", short(&self.name, LONGEST), facts.join("; ")))
     }
 }
 
@@ -186,8 +187,8 @@ fn line<'a>(cells: impl Iterator<Item = (&'a Column, String)>) -> String {
 fn columns(plan: &[Planned], extras: Extras, one_model: bool) -> Vec<Column> {
     let mut columns = Vec::new();
     if !one_model {
-        let widest = plan.iter().map(|row| short(&row.model).chars().count()).max().unwrap_or(0);
-        columns.push(column("model", widest, Align::Left, |row, _| short(&row.model.name)));
+        let widest = plan.iter().map(|row| short(&row.model, LONGEST).chars().count()).max().unwrap_or(0);
+        columns.push(column("model", widest, Align::Left, |row, _| short(&row.model.name, LONGEST)));
         columns.push(column("size", 8, Align::Right, |row, _| Bytes(row.model.bytes).to_string()));
         columns.push(column("params", 6, Align::Right, |row, _| Params(row.model.params).to_string()));
     }
@@ -278,17 +279,6 @@ fn brief(time: Duration) -> String {
     }
 }
 
-/// The end of a long name tells more than its beginning, which is a folder.
-fn short(name: &str) -> String {
-    let name = Escaped(name).to_string();
-    let length = name.chars().count();
-    if length <= LONGEST {
-        name
-    } else {
-        format!("…{}", name.chars().skip(length - LONGEST + 1).collect::<String>())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::row::example::{full, row};
@@ -375,9 +365,9 @@ threads 2, batch 2048, ubatch 512
 model                     size  params    kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT  TPOT p95    in all  cached
 smollm2:135m           96.6 MB  134.5M   f16  pp512               512.0  0.0%       1.00×   85% compute
 smollm2:135m           96.6 MB  134.5M  q8_0  pp512               465.5  0.0%           -
-…-Instruct.Q4_1.gguf    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms   20.0 ms    1.00 s     25%
+…135M-Instruct.Q4_1    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms   20.0 ms    1.00 s     25%
 
-./folder/SmolLM2-135M-Instruct.Q4_1.gguf: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
+…135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
 "
         );
         let narrow = render(&rows, extras, Some(80));
@@ -390,9 +380,9 @@ threads 2, batch 2048, ubatch 512
 model                   kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT
 smollm2:135m           f16  pp512               512.0  0.0%       1.00×   85% compute
 smollm2:135m          q8_0  pp512               465.5  0.0%           -
-…-Instruct.Q4_1.gguf   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms
+…135M-Instruct.Q4_1   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms
 
-./folder/SmolLM2-135M-Instruct.Q4_1.gguf: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
+…135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
 a wider terminal, or `-o md`, also shows: cached, in all, TPOT p95, params, size
 "
         );

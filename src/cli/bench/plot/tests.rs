@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::row::Test;
 use super::super::row::example::{full, row};
-use super::super::row::{Kind, Test};
 use super::*;
 use crate::model::roofline::{Bound, Limit};
 
@@ -157,6 +157,8 @@ fn a_name_stays_text() {
 
 #[test]
 fn answers_alone_have_no_plot() {
+    let plan = |row: &Row| check(&[row.into()]).is_ok();
+    assert_eq!([&full(), &row(&[])].map(plan), [false, true]);
     assert!(svg(&[full()]).is_err() && svg(&[]).is_err() && svg(&[row(&[])]).is_err());
     let mut rows = rows(1, &[0]);
     rows.push(full());
