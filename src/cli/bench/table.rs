@@ -11,8 +11,12 @@ use crate::human::{Bytes, Escaped, Params, Rate, Seconds};
 /// Characters between two columns.
 const GAP: &str = "  ";
 
-/// The longest name of a model in a column.
-const LONGEST: usize = 20;
+const MODEL: &str = "model";
+
+/// The longest name of a model.
+const LONGEST: usize = 26;
+/// The shortest that it is cut to on a narrow terminal.
+const SHORTEST: usize = 12;
 
 /// What the rows will say besides their rates.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,22 +79,27 @@ impl Table {
             models: Vec::new(),
         };
         if let Some(width) = width {
-            table.fit(width);
+            table.fit(width, plan);
         }
         table
     }
 
-    /// Leave out what can be missed most easily, until the rest has room.
-    fn fit(&mut self, width: usize) {
+    /// Leave out what can be missed most easily and cut names, until the rest has room.
+    fn fit(&mut self, width: usize, plan: &[Planned]) {
+        let too_wide = |columns: &[Column]| {
+            let needed: usize = columns.iter().map(|column| column.width + GAP.len()).sum();
+            needed.saturating_sub(GAP.len()).saturating_sub(width)
+        };
         for title in ["cached", "in all", "TPOT p95", "params", "size"] {
-            let needed: usize = self.columns.iter().map(|column| column.width + GAP.len()).sum();
-            if needed <= width + GAP.len() {
-                break;
-            }
-            if let Some(at) = self.columns.iter().position(|column| column.title == title) {
+            let at = self.columns.iter().position(|column| column.title == title);
+            if let Some(at) = at.filter(|_| too_wide(&self.columns) > 0) {
                 self.columns.remove(at);
                 self.left_out.push(title);
             }
+        }
+        let excess = too_wide(&self.columns);
+        if let Some(models) = self.columns.first_mut().filter(|column| column.title == MODEL && excess > 0) {
+            *models = model_column(plan, models.width.saturating_sub(excess).max(SHORTEST));
         }
     }
 
@@ -187,8 +196,7 @@ fn line<'a>(cells: impl Iterator<Item = (&'a Column, String)>) -> String {
 fn columns(plan: &[Planned], extras: Extras, one_model: bool) -> Vec<Column> {
     let mut columns = Vec::new();
     if !one_model {
-        let widest = plan.iter().map(|row| short(&row.model, LONGEST).chars().count()).max().unwrap_or(0);
-        columns.push(column("model", widest, Align::Left, |row, _| short(&row.model.name, LONGEST)));
+        columns.push(model_column(plan, LONGEST));
         columns.push(column("size", 8, Align::Right, |row, _| Bytes(row.model.bytes).to_string()));
         columns.push(column("params", 6, Align::Right, |row, _| Params(row.model.params).to_string()));
     }
@@ -214,9 +222,14 @@ fn columns(plan: &[Planned], extras: Extras, one_model: bool) -> Vec<Column> {
     columns
 }
 
+fn model_column(plan: &[Planned], longest: usize) -> Column {
+    let widest = plan.iter().map(|row| short(&row.model, longest).chars().count()).max().unwrap_or(0);
+    column(MODEL, widest, Align::Left, move |row, _| short(&row.model.name, longest))
+}
+
 fn answer_columns() -> [Column; 5] {
     let time = |title, of: fn(&super::row::Answer) -> Duration| {
-        column(title, 8, Align::Right, move |row, _| {
+        column(title, 7, Align::Right, move |row, _| {
             row.answer.as_ref().map_or_else(String::new, |a| brief(of(a)))
         })
     };
@@ -330,12 +343,12 @@ smollm2:135m: llama 256M Q4_1, 96.6 MB, 134.5M parameters
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512, KV f16
 
-test                  t/s  ±       roofline           TTFT      TPOT  TPOT p95
+test                  t/s  ±       roofline          TTFT     TPOT  TPOT p95
 pp512               506.9  0.7%     84% compute
 tg128                64.0  0.0%     80% bandwidth
 pp512 @ d2048       256.0  6.9%*    85% compute
 tg128 @ d2048        51.2           85% bandwidth
-pp60+tg40 @ d16     100.0  0.0%     80% bandwidth    400 ms   12.5 ms   20.0 ms
+pp60+tg40 @ d16     100.0  0.0%     80% bandwidth   400 ms  12.5 ms   20.0 ms
 
 * noisy: repetitions differ by more than ±3%; close other programs, or raise `-r`
 smollm2:135m: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.5 MB; GPU memory 1.0 MB
@@ -362,12 +375,12 @@ a wider terminal, or `-o md`, also shows: cached, in all
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512
 
-model                     size  params    kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT  TPOT p95    in all  cached
-smollm2:135m           96.6 MB  134.5M   f16  pp512               512.0  0.0%       1.00×   85% compute
-smollm2:135m           96.6 MB  134.5M  q8_0  pp512               465.5  0.0%           -
-…135M-Instruct.Q4_1    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms   20.0 ms    1.00 s     25%
+model                           size  params    kv  test                  t/s  ±       baseline  roofline          TTFT     TPOT  TPOT p95   in all  cached
+smollm2:135m                 96.6 MB  134.5M   f16  pp512               512.0  0.0%       1.00×   85% compute
+smollm2:135m                 96.6 MB  134.5M  q8_0  pp512               465.5  0.0%           -
+SmolLM2-135M-Instruct.Q4_1    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth   400 ms  12.5 ms   20.0 ms   1.00 s     25%
 
-…135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
+SmolLM2-135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
 "
         );
         let narrow = render(&rows, extras, Some(80));
@@ -377,12 +390,12 @@ smollm2:135m           96.6 MB  134.5M  q8_0  pp512               465.5  0.0%   
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512
 
-model                   kv  test                  t/s  ±       baseline  roofline           TTFT      TPOT
-smollm2:135m           f16  pp512               512.0  0.0%       1.00×   85% compute
-smollm2:135m          q8_0  pp512               465.5  0.0%           -
-…135M-Instruct.Q4_1   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth    400 ms   12.5 ms
+model           kv  test                  t/s  ±       baseline  roofline          TTFT     TPOT
+smollm2:135m   f16  pp512               512.0  0.0%       1.00×   85% compute
+smollm2:135m  q8_0  pp512               465.5  0.0%           -
+…struct.Q4_1   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth   400 ms  12.5 ms
 
-…135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
+SmolLM2-135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
 a wider terminal, or `-o md`, also shows: cached, in all, TPOT p95, params, size
 "
         );
