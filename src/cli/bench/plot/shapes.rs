@@ -33,7 +33,7 @@ pub(super) fn text(
 }
 
 pub(super) fn dashes(area: &Area<'_>, points: &[Pixel], colour: RGBColor) -> Drawn {
-    let style = colour.mix(0.75).stroke_width(1);
+    let style = colour.stroke_width(1);
     area.draw(&plotters::element::DashedPathElement::new(points.iter().copied(), 5, 4, style))
 }
 
