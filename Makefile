@@ -16,13 +16,14 @@ endif
 # Models and templates for `test-real`, fetched by tests/real/fetch.sh.
 real := INFER_TEST_MODELS=target/models INFER_TEST_PYTHON=target/venv/bin/python INFER_TEMPLATES=target/templates INFER_TEMPLATES_EXPECTED=target/templates.json
 
-.PHONY: help demo test test-real bench-pull registry lint completions install setup
+.PHONY: help demo test test-real bench-pull bench-llama registry lint completions install setup
 
 help:
 	@echo 'make demo         build, and ask the built-in demo model a question'
 	@echo 'make test         run every test that needs no download'
 	@echo 'make test-real    fetch two models (330 MB) and run the tests that need them'
 	@echo 'make bench-pull   time `infer pull` beside other programs, on a hub of this machine'
+	@echo 'make bench-llama  time `infer bench` beside LLAMA_BENCH=path/to/llama-bench, on the real models'
 	@echo 'make registry     ask the hub whether models.toml still holds'
 	@echo 'make lint         formatting and clippy, warnings denied'
 	@echo 'make completions  write completions/ and the command reference of README.md again'
@@ -49,6 +50,12 @@ bench-pull:
 	$(BUILD)
 	@tests/real/fetch.sh venv
 	target/venv/bin/python tests/real/bench_pull.py $(BENCH)
+
+bench-llama:
+	@.ci/setup.sh python
+	$(BUILD)
+	@tests/real/fetch.sh
+	python3 tests/real/bench_llama.py --llama-bench $(LLAMA_BENCH) $(BENCH)
 
 registry:
 	python3 tests/registry/check.py

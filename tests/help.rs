@@ -15,14 +15,16 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "chat",
     "pull",
     "list",
     "show",
     "fit",
+    "bench",
     "rm",
+    "quantize",
     "cache",
     "cache list",
     "cache clear",
