@@ -100,6 +100,16 @@ fn eight_bits_are_taken_where_a_model_can_have_them() {
 }
 
 #[test]
+fn a_device_that_is_not_there_is_refused() {
+    fit(&["demo", "--device", "abacus"])
+        .status(1)
+        .stderr("error: no device `abacus`\nhint: `infer --version -v` lists backends and devices\n")
+        .run();
+    let object = object(fit(&["demo", "--device", "cpu"]));
+    assert_eq!(object.pointer("/machine/gpus"), Some(&Value::Array(Vec::new())));
+}
+
+#[test]
 fn names_that_say_nothing_are_refused() {
     fit(&["org/repo"])
         .status(1)

@@ -36,6 +36,11 @@ const WORKING_SET: u64 = 1 << 30;
 pub(crate) fn run(ui: &mut Ui, args: &FitArgs) -> Result<()> {
     let places = pull::places()?;
     let room = Room::on(args.device.as_deref());
+    if room.is_empty() {
+        let wanted = args.device.as_deref().unwrap_or_default();
+        let error = Error::failed(format!("no device `{}`", Escaped(wanted)));
+        return Err(error.hint("`infer --version -v` lists backends and devices"));
+    }
     let here = Here::measure(ui, &room, args.threads.map_or_else(machine::threads, usize::from))?;
     let wish = Wish { ctx: args.ctx, kv: args.kv.into(), ..Wish::default() };
     let judge = Judge { room: &room, here: &here, wish };

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 
-use crate::engine::{Device, KvType, placement};
+use crate::engine::{Device, placement};
 use crate::human::{Bytes, Thousands};
 use crate::machine;
 use crate::model::fit::{self, Part, Plan, TooBig, Wish};
@@ -34,6 +34,11 @@ impl Room {
         Self { devices: Vec::new(), memory: None }
     }
 
+    /// Is there no such device?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
     pub(crate) fn view(&self) -> fit::Room<'_> {
         fit::Room { devices: &self.devices, memory: self.memory }
     }
@@ -47,22 +52,27 @@ impl Room {
 
     /// Whether a model would run here, with the usual window and 16-bit keys and values.
     pub(crate) fn fits(&self, shape: &Shape) -> Fits {
-        Fits(fit::plan(shape, self.view(), &Wish::default()))
+        let kept = if shape.cache.has_kv() { "KV f16" } else { "state" };
+        Fits { plan: fit::plan(shape, self.view(), &Wish::default()), kept }
     }
 }
 
 /// Whether a model runs here, and how.
-pub(crate) struct Fits(Result<Plan, TooBig>);
+pub(crate) struct Fits {
+    plan: Result<Plan, TooBig>,
+    /// What its context keeps.
+    kept: &'static str,
+}
 
 impl Fits {
     /// What each device would hold, in a line each.
     pub(crate) fn parts(&self) -> Vec<String> {
-        let Self(Ok(plan)) = self else { return Vec::new() };
-        plan.parts.iter().map(|part| format!("{}: {}", part.name, share(part, plan.kv))).collect()
+        let parts = self.plan.iter().flat_map(|plan| &plan.parts);
+        parts.map(|part| format!("{}: {}", part.name, share(part, self.kept))).collect()
     }
 
     pub(crate) fn json(&self) -> Value {
-        match &self.0 {
+        match &self.plan {
             Err(why) => json!({ "fits": false, "why": why.message() }),
             Ok(plan) => json!({
                 "fits": true,
@@ -78,7 +88,7 @@ impl Fits {
 
 impl Display for Fits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.plan {
             Err(why) => write!(f, "no: {}", why.message()),
             Ok(plan) => {
                 let context = Thousands(plan.ctx.into());
@@ -92,13 +102,13 @@ impl Display for Fits {
 }
 
 /// `weights 98.4 MB, KV f16 184.3 MB, compute 23.7 MB`: what there is of each.
-fn share(part: &Part, kv: KvType) -> String {
+fn share(part: &Part, kept: &'static str) -> String {
     let all = [
-        ("weights".to_owned(), part.weights),
-        (format!("KV {kv}"), part.cache),
-        ("copies of it".to_owned(), part.marks),
-        ("compute".to_owned(), part.compute),
-        ("output".to_owned(), part.output),
+        ("weights", part.weights),
+        (kept, part.cache),
+        ("copies to return to", part.marks),
+        ("compute", part.compute),
+        ("output", part.output),
     ];
     let some = all.iter().filter(|(_, bytes)| *bytes > 0);
     some.map(|(name, bytes)| format!("{name} {}", Bytes(*bytes))).collect::<Vec<_>>().join(", ")
@@ -168,6 +178,14 @@ mod tests {
         assert_eq!((&value["gpu_layers"], &value["kv"]), (&json!(3), &json!("f16")));
         assert_eq!(value["devices"][0]["cache"], 65_536);
         assert_eq!(room(Some(1000), None).fits(&shape).json()["fits"], false);
+    }
+
+    #[test]
+    fn what_cannot_go_back_is_copied_and_a_state_is_no_key() {
+        let parts =
+            |tiny: &Tiny| room(None, None).fits(&Header::from_bytes(&tiny.bytes()).unwrap().shape()).parts();
+        let [recurrent] = &parts(&Tiny::recurrent())[..] else { panic!() };
+        assert!(recurrent.contains(", state 19.5 KB, copies to return to 155.6 KB, compute "), "{recurrent}");
     }
 
     #[test]

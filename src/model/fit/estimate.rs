@@ -48,7 +48,7 @@ const BITS: [(&str, f64); 18] = [
 /// the larger classes, fewer or narrower heads in the small ones.
 const CACHE: [(f64, u64); 8] = [
     (0.5, 24 << 10),
-    (1.3, 64 << 10),
+    (1.3, 48 << 10),
     (2.5, 112 << 10),
     (5.0, 144 << 10),
     (10.0, 144 << 10),

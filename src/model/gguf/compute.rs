@@ -40,9 +40,11 @@ impl Compute {
     pub(crate) fn bytes(&self, cache: &Cache, tokens: u64, ubatch: u64, kv: KvType, flash: bool) -> u64 {
         let ubatch = ubatch.min(tokens);
         let cells = cache.cells(tokens, ubatch);
-        let mask = if flash { FLOAT / 2 } else { FLOAT };
-        let scores = if flash { 0 } else { product([self.heads, cells.iter().copied().max().unwrap_or(0)]) };
-        let layer = sum([self.attention, scores]).max(self.feed_forward).max(self.recurrent);
+        let most = cells.iter().copied().max().unwrap_or(0);
+        // Values are then laid out otherwise, and one more embedding finds no room between.
+        let (mask, scores, more) =
+            if flash { (FLOAT / 2, 0, 0) } else { (FLOAT, product([self.heads, most]), self.width) };
+        let layer = sum([self.attention, scores]).max(sum([self.feed_forward, more])).max(self.recurrent);
         let numbers = sum([product([STAYING, self.width]), self.beside, layer]);
         let turned = if kv == KvType::F16 { 0 } else { self.rotations };
         sum([
@@ -78,7 +80,7 @@ impl Header {
             recurrent: self.recurrent_numbers(width),
             beside: product([2, number("embedding_length_per_layer_input"), number("block_count")]),
             heads,
-            rotations: rotation(key, true) + rotation(value, false),
+            rotations: sum([rotation(key, true), rotation(value, false)]),
             state: self.state_numbers(self.architecture().unwrap_or_default(), heads, key),
             vocabulary,
         }

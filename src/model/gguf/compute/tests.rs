@@ -27,8 +27,8 @@ fn plans() -> Vec<LoadPlan> {
     let contexts = [100, 512, 1024, 8192].into_iter();
     let eight = contexts.clone().map(|ctx| LoadPlan::on_cpu(ctx, KvType::Q8_0, 1));
     let small = LoadPlan { ubatch: 128, ..usual(1024) };
-    let scores = LoadPlan { flash: Flash::Off, ..usual(1024) };
-    contexts.map(usual).chain(eight).chain([small, scores]).collect()
+    let scores = [512, 1024].map(|ctx| LoadPlan { flash: Flash::Off, ..usual(ctx) });
+    contexts.map(usual).chain(eight).chain([small]).chain(scores).collect()
 }
 
 /// Ours over llama.cpp's for all of them, at least and at most.
@@ -105,10 +105,10 @@ fn it_is_what_llama_cpp_allocates_where_feed_forward_layers_are_widest() {
     for (arch, dims) in wide {
         made(arch, dims).write(&path);
         let (least, most) = ratios(&path);
-        assert!(least >= 1.0 && most < 1.03, "{arch} {dims:?}: {least} to {most}");
+        assert!(least >= 1.0 && most < 1.05, "{arch} {dims:?}: {least} to {most}");
     }
     let (least, most) = ratios(&crate::model::demo::unpack(folder.path()).unwrap());
-    assert!(least >= 1.0 && most < 1.03, "demo: {least} to {most}");
+    assert!(least >= 1.0 && most < 1.05, "demo: {least} to {most}");
 }
 
 #[test]
@@ -120,6 +120,7 @@ fn it_is_never_less_than_llama_cpp_allocates() {
         ("llama", [256, 128, 8, 2, 64, 0, 0, 0]),
         ("llama", [256, 128, 8, 8, 700, 0, 0, 0]),
         ("llama", [512, 128, 2, 2, 400, 0, 0, 0]),
+        ("llama", [512, 128, 2, 2, 1400, 0, 0, 0]),
         ("qwen3moe", [256, 64, 4, 2, 512, 8, 4, 128]),
         ("qwen3moe", [256, 64, 4, 2, 512, 8, 1, 64]),
         ("qwen3moe", [256, 64, 4, 2, 512, 8, 8, 64]),
