@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::tiny_gguf::{Tensor, Tiny};
 use crate::support::{Infer, sees_gpu};
 
 /// `infer run demo`, always the same answer to the same prompt.
@@ -339,6 +340,26 @@ fn a_window_that_does_not_fit_into_memory_is_refused_with_numbers() {
             && err.contains("\nhint: try `--ctx ")
     };
     run().args(["--ctx", "1073741824", "hi"]).stderr_is(refused).status(5).run();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_model_that_does_not_fit_names_one_that_does() {
+    let elements = 1 << 40;
+    let mut model = Tiny::llama();
+    let huge = Tensor { name: "blk.0.huge.weight".to_owned(), dims: vec![elements], kind: 0, data: Vec::new() };
+    model.tensors.push(huge);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("huge.gguf");
+    model.write(&path);
+    // The rest of the file is a hole.
+    let file = std::fs::File::options().write(true).open(&path).expect("the file");
+    file.set_len(file.metadata().expect("its size").len() + 4 * elements).expect("a hole");
+    let refused = |err: &str| {
+        err.starts_with("error: the model needs 4.4 TB at context 256; ")
+            && err.contains("\nhint: try a smaller model: `infer run ")
+    };
+    Infer::new().arg("run").arg(&path).args(["--gpu-layers", "0", "hi"]).stderr_is(refused).status(5).run();
 }
 
 #[test]
