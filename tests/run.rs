@@ -347,7 +347,8 @@ fn a_window_that_does_not_fit_into_memory_is_refused_with_numbers() {
 fn a_model_that_does_not_fit_names_one_that_does() {
     let elements = 1 << 40;
     let mut model = Tiny::llama();
-    let huge = Tensor { name: "blk.0.huge.weight".to_owned(), dims: vec![elements], kind: 0, data: Vec::new() };
+    let huge =
+        Tensor { name: "blk.0.huge.weight".to_owned(), dims: vec![elements], kind: 0, data: Vec::new() };
     model.tensors.push(huge);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("huge.gguf");
