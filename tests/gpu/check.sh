@@ -96,10 +96,11 @@ doctor() {
 # layers MODEL: all of them on the GPU. Leaves the load line in `line`.
 layers() {
     line=$("$infer" run "$1" --no-cache --temp 0 -n 1 -v Hello 2>&1 >/dev/null | grep -E '[0-9]+/[0-9]+ layers' | head -n 1)
-    local share
-    share=$(grep -oE '[0-9]+/[0-9]+ layers' <<<"$line")
-    share=${share% layers}
-    [ -n "$share" ] && [ "${share%/*}" -eq "${share#*/}" ]
+    # Planned, unless llama.cpp took more or fewer.
+    local planned all took
+    read -r planned all < <(sed -nE 's|^[^/]*[^0-9]([0-9]+)/([0-9]+) layers.*|\1 \2|p' <<<"$line")
+    took=$(sed -nE 's/.*llama.cpp took ([0-9]+).*/\1/p' <<<"$line")
+    [ -n "$all" ] && [ "${took:-$planned}" -eq "$all" ]
     judge $? layers "$(short "$1"): ${line:-no load line}"
 }
 
