@@ -40,7 +40,7 @@ say() {
     printf '%-4s  %-11s %s\n' "$state" "$name" "$*" | tee -a "$log"
     [ "$state" != FAIL ] || failed=$((failed + 1))
 }
-# judge NAME WORDS… <condition's status: ok when it is 0.
+# judge STATUS NAME WORDS…: ok where the status is 0
 judge() {
     if [ "$1" -eq 0 ]; then shift; say ok "$@"; else shift; say FAIL "$@"; fi
 }
@@ -49,10 +49,6 @@ number() { grep -o "\"$1\": *[^,}]*" | head -n 1 | sed 's/^[^:]*: *//; s/"//g'; 
 # true_that EXPRESSION: awk's arithmetic.
 true_that() { awk "BEGIN { exit !($1) }"; }
 compute() { awk "BEGIN { printf \"$1\", $2 }"; }
-# bytes 5.1 GB
-bytes() {
-    awk -v n="$1" -v unit="$2" 'BEGIN { e = index("B KB MB GB TB", unit); printf "%.0f", n * 1000 ^ (int(e / 3)) }'
-}
 short() { basename "$1" .gguf; }
 ask() { "$infer" run "$@" --no-cache --temp 0 2>>"$log"; }
 on_cpu() { CUDA_VISIBLE_DEVICES='' "$@"; }
@@ -93,28 +89,27 @@ doctor() {
     done
 }
 
-# layers MODEL: all of them on the GPU. Leaves the load line in `line`.
+# layers MODEL: all of them on GPUs. Leaves the load line in `line`.
 layers() {
     line=$("$infer" run "$1" --no-cache --temp 0 -n 1 -v Hello 2>&1 >/dev/null | grep -E '[0-9]+/[0-9]+ layers' | head -n 1)
     # Planned, unless llama.cpp took more or fewer.
     local planned all took
-    read -r planned all < <(sed -nE 's|^[^/]*[^0-9]([0-9]+)/([0-9]+) layers.*|\1 \2|p' <<<"$line")
+    read -r planned all < <(grep -oE '[0-9]+/[0-9]+ layers' <<<"$line" | awk -F '[/ ]' '{ n += $1; all = $2 } END { print n, all }')
     took=$(sed -nE 's/.*llama.cpp took ([0-9]+).*/\1/p' <<<"$line")
     [ -n "$all" ] && [ "${took:-$planned}" -eq "$all" ]
     judge $? layers "$(short "$1"): ${line:-no load line}"
 }
 
-# vram MODEL: what the load line in `line` planned, and what the GPU has less.
+# vram MODEL: what the load line in `line` planned, and what the GPUs have less.
 vram() {
     local plan used off
-    plan=$(sed -nE 's/.*layers, ([0-9.]+)( ([KMGT]?B))? of [0-9.]+ ([KMGT]?B).*/\1 \3 \4/p' <<<"$line" | awk '{ print $1, $2 }')
+    plan=$(grep -oE 'layers, [0-9.]+ [KMGT]?B of' <<<"$line" | awk '
+        { sum += $2 * 1000 ^ int(index("B KB MB GB TB", $3) / 3) } END { if (sum) printf "%.0f", sum }')
     used=$(ask "$1" -n 8 --json Hello | number vram)
     if [ -z "$plan" ] || ! [ "${used:-null}" -gt 0 ] 2>/dev/null; then
         say FAIL vram "$(short "$1"): planned ${plan:-nothing}, used ${used:-nothing}"
         return
     fi
-    # shellcheck disable=SC2086 # two words
-    plan=$(bytes $plan)
     off=$(compute '%+.1f' "100 * ($used / $plan - 1)")
     # CUDA and cuBLAS make pools of their own at the first use.
     true_that "$used - $plan < 0.05 * $plan + 100e6 && $plan - $used < 0.05 * $plan"
