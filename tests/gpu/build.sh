@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 architecture=${1:-90}
-toolkit=${CUDA_TOOLKIT:-$PWD/target/cuda-toolkit}
+toolkit=$(realpath -m "${CUDA_TOOLKIT:-target/cuda-toolkit}")
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/cuda}
 
 [ -n "${CUDA_TOOLKIT:-}" ] || tests/gpu/toolkit.sh "$toolkit"
