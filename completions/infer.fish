@@ -47,7 +47,7 @@ complete -c infer -n "__fish_infer_needs_command" -f -a "help" -d 'Print this me
 complete -c infer -n "__fish_infer_using_subcommand run" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
-complete -c infer -n "__fish_infer_using_subcommand run" -s c -l ctx -d 'Context, tokens [default: what fits, at most 8192 or the model\'s own]' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -s c -l ctx -d 'Context, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model\'s own]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l kv -d 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"
@@ -85,7 +85,7 @@ complete -c infer -n "__fish_infer_using_subcommand run" -s h -l help -d 'Print 
 complete -c infer -n "__fish_infer_using_subcommand chat" -l gpu-layers -l ngl -d 'Layers on the GPU: a number, `auto` (what fits) or `all`' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l device -d 'Use this device and fail if it isn\'t there, such as `cuda`, `cuda1` or `cpu`' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
-complete -c infer -n "__fish_infer_using_subcommand chat" -s c -l ctx -d 'Context, tokens [default: what fits, at most 8192 or the model\'s own]' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -s c -l ctx -d 'Context, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model\'s own]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l kv -d 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"

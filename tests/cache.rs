@@ -240,7 +240,8 @@ fn it_can_be_switched_off_and_bounded() {
         Infer::new().home(&home).env("INFER_CACHE_SIZE", "100kB").args(["run", "demo", "-n", "1", "Hello!"]),
     );
     assert!(entries(&home).is_empty());
-    let refused = "error: invalid value 'much' for '--cache-size <SIZE>': not a size such as `8GB`, `500MB` or a number of bytes\n";
+    let refused = "error: invalid value 'much' for '--cache-size <SIZE>': not a size such as `8GB`, `500MB` or a number of bytes\n\
+                   hint: INFER_CACHE_SIZE is set in the environment: ";
     let infer = Infer::new().env("INFER_CACHE_SIZE", "much").args(["run", "demo", "Hello!"]).status(2);
     infer.stderr_is(move |err| err.starts_with(refused)).run();
 }
@@ -280,6 +281,20 @@ fn it_can_be_listed_and_cleared() {
         .run();
     assert!(entries(&home).is_empty());
     list(&home).stderr(nothing).run();
+}
+
+#[test]
+fn who_wants_to_remove_a_part_is_told_what_there_is() {
+    for (args, message) in [
+        (&["rm"][..], "unrecognized subcommand 'rm'"),
+        (&["clear", "demo"], "unexpected argument 'demo' found"),
+    ] {
+        let said = format!(
+            "error: {message}\nhint: `infer cache clear` removes all of it, `infer chat --remove-session NAME` a session \
+             and what is kept of it\n"
+        );
+        Infer::new().arg("cache").args(args.iter().copied()).status(2).stderr(said).run();
+    }
 }
 
 #[cfg(unix)]

@@ -301,12 +301,23 @@ fn bad_values_are_usage_errors_that_name_the_flag() {
         (&["--top-p", "1.5"], "error: `top-p` is 1.5, it must be from 0 to 1\n".to_owned()),
         (
             &["--ctx", "0"],
-            format!("error: invalid value '0' for '--ctx <N>': 0 is not in 16..=1073741824\n{help}"),
+            "error: invalid value '0' for '--ctx <N>': a context has 16 to 1,073,741,824 tokens\n\
+             hint: `--ctx 8192`, or `--ctx 8k`\n"
+                .to_owned(),
+        ),
+        (
+            &["--keep", "-1"],
+            "error: invalid value '-1' for '--keep <N>': not a number of tokens\n\
+             hint: `--keep 256`, up to half of the context\n"
+                .to_owned(),
         ),
         (
             &["-n", "x"],
-            format!("error: invalid value 'x' for '--max-tokens <N>': invalid digit found in string\n{help}"),
+            "error: invalid value 'x' for '--max-tokens <N>': not a number of tokens\n\
+             hint: `-n 256`, or leave it out for no limit\n"
+                .to_owned(),
         ),
+        (&["--seed", "x"], format!("error: invalid value 'x' for '--seed <N>': not a whole number\n{help}")),
         (
             &["--gpu-layers", "some"],
             format!(
@@ -320,6 +331,16 @@ fn bad_values_are_usage_errors_that_name_the_flag() {
     ] {
         Infer::new().args(["run", "demo", "hi"]).args(args.iter().copied()).stderr(message).status(2).run();
     }
+}
+
+#[test]
+fn a_bad_value_of_the_environment_is_told_as_that() {
+    let expected = "error: invalid value 'abc' for '--ctx <N>': not a number of tokens\n\
+                    hint: INFER_CTX is set in the environment: `unset INFER_CTX`, or give `--ctx`\n";
+    run().arg("hi").env("INFER_CTX", "abc").stderr(expected).status(2).run();
+    // A flag wins.
+    let run = run().args(["--ctx", "1k", "What is the capital of France?"]);
+    run.env("INFER_CTX", "abc").stdout(PARIS).run();
 }
 
 #[test]

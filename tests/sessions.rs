@@ -162,6 +162,8 @@ fn what_there_is_not_is_said_before_a_model_is_loaded() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
+    let json =
+        "`infer run MODEL --json \"Hello\"` prints an answer as JSON; in `chat` it is for `--list-sessions`";
     for (args, first, second) in [
         (&["demo", "--json"][..], "[MODEL]", "--json"),
         (&["demo", "--list-sessions"], "[MODEL]", "--list-sessions"),
@@ -171,13 +173,16 @@ fn what_does_not_go_together_is_refused() {
         let message = format!("the argument '{first}' cannot be used with '{second}'");
         let hint = "`infer --help` and `infer COMMAND --help` show what there is";
         let (out, err) = if args.contains(&"--json") {
-            let error = serde_json::json!({ "kind": "usage", "message": message, "hint": hint });
+            let error = serde_json::json!({ "kind": "usage", "message": message, "hint": json });
             (format!("{{\"error\":{error}}}\n"), String::new())
         } else {
             (String::new(), format!("error: {message}\nhint: {hint}\n"))
         };
         infer(&home()).args(args.iter().copied()).status(2).stdout(out).stderr(err).run();
     }
+    let message = "the following required arguments were not provided: --list-sessions";
+    let error = serde_json::json!({ "error": { "kind": "usage", "message": message, "hint": json } });
+    infer(&home()).arg("--json").status(2).stdout(format!("{error}\n")).run();
 }
 
 #[test]

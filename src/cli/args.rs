@@ -511,7 +511,7 @@ pub(crate) struct AnswerArgs {
     pub(crate) think: ThinkArg,
 
     /// Most tokens to generate [default: until the end of the turn]
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = parse_max_tokens)]
     pub(crate) max_tokens: Option<usize>,
 
     /// Stop before this text (repeatable)
@@ -550,9 +550,9 @@ pub(crate) struct ModelArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ContextArgs {
-    /// Context, tokens [default: what fits, at most 8192 or the model's own]
+    /// Context, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model's own]
     #[arg(help_heading = "Context", short, long, value_name = "N", env = "INFER_CTX",
-        value_parser = clap::value_parser!(u32).range(16..=1_073_741_824))]
+        allow_negative_numbers = true, value_parser = parse_context)]
     pub(crate) ctx: Option<u32>,
 
     /// Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third
@@ -560,7 +560,8 @@ pub(crate) struct ContextArgs {
     pub(crate) kv: KvArg,
 
     /// First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does
-    #[arg(help_heading = "Context", long, value_name = "N", env = "INFER_KEEP")]
+    #[arg(help_heading = "Context", long, value_name = "N", env = "INFER_KEEP",
+        allow_negative_numbers = true, value_parser = parse_tokens)]
     pub(crate) keep: Option<u32>,
 
     /// Neither use nor fill the cache of prompts on disk
@@ -713,6 +714,23 @@ pub(crate) enum PresetArg {
     Creative,
 }
 
+/// A number of tokens, also in thousands of 1024 as contexts are named.
+fn parse_tokens(text: &str) -> Result<u32, String> {
+    let (number, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |number| (number, 1024));
+    let tokens = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    tokens.ok_or_else(|| "not a number of tokens".to_owned())
+}
+
+fn parse_max_tokens(text: &str) -> Result<usize, String> {
+    parse_tokens(text).map(|tokens| tokens as usize)
+}
+
+fn parse_context(text: &str) -> Result<u32, String> {
+    let tokens = parse_tokens(text)?;
+    let fits = (16..=1 << 30).contains(&tokens);
+    fits.then_some(tokens).ok_or_else(|| "a context has 16 to 1,073,741,824 tokens".to_owned())
+}
+
 /// Bytes, with a unit of 1000 or 1024.
 fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "not a size such as `8GB`, `500MB` or a number of bytes".to_owned();
@@ -758,6 +776,30 @@ mod tests {
     #[test]
     fn the_tree_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn tokens_are_counted_alone_or_in_thousands() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("4096", Some(4096)),
+            ("8k", Some(8192)),
+            ("32K", Some(32_768)),
+            ("4194304k", None),
+            ("4294967296", None),
+            ("-1", None),
+            ("1.5k", None),
+            ("k", None),
+            ("8kb", None),
+            ("abc", None),
+        ] {
+            assert_eq!(parse_tokens(text).ok(), expected, "{text}");
+        }
+        for (text, expected) in
+            [("15", None), ("16", Some(16)), ("1048576k", Some(1 << 30)), ("1048577k", None), ("0", None)]
+        {
+            assert_eq!(parse_context(text).ok(), expected, "{text}");
+        }
     }
 
     #[test]

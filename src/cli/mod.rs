@@ -15,6 +15,7 @@ mod models;
 mod pull;
 mod quantize;
 mod record;
+mod refusal;
 mod room;
 mod run;
 mod screen;
@@ -29,7 +30,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::error::{Error, Kind, Result};
@@ -129,29 +130,8 @@ fn refuse(error: &clap::Error, json: bool) -> ExitCode {
             ui.note(error.render().to_string().trim_end());
             ExitCode::from(2)
         }
-        _ => finish(&mut ui, Err(usage_error(error)), json),
+        _ => finish(&mut ui, Err(refusal::error(error)), json),
     }
-}
-
-fn usage_error(error: &clap::Error) -> Error {
-    let text = error.render().to_string();
-    let message: Vec<&str> = text.split("\n\n").next().unwrap_or_default().lines().map(str::trim).collect();
-    let message = message.join(" ");
-    let tip = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| match error.get(kind) {
-            Some(ContextValue::String(one)) => Some(one.clone()),
-            Some(ContextValue::Strings(many)) => many.first().cloned(),
-            _ => None,
-        });
-    let hint = match tip {
-        Some(tip) => format!("did you mean `{tip}`?"),
-        None if error.kind() == ErrorKind::InvalidSubcommand => {
-            "`infer --help` lists the commands; `infer run MODEL` asks a model".to_owned()
-        }
-        None => "`infer --help` and `infer COMMAND --help` show what there is".to_owned(),
-    };
-    Error::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(hint)
 }
 
 fn show(ui: &mut Ui, args: &ShowArgs) -> Result<()> {
