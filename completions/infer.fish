@@ -51,7 +51,7 @@ complete -c infer -n "__fish_infer_using_subcommand run" -s c -l ctx -d 'Context
 complete -c infer -n "__fish_infer_using_subcommand run" -l kv -d 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"
-complete -c infer -n "__fish_infer_using_subcommand run" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
+complete -c infer -n "__fish_infer_using_subcommand run" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns that half of it holds; the system prompt always stays' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l cache-size -d 'The most that this cache may take, such as `2GB`; 0 for no cache' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand run" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r
@@ -89,7 +89,7 @@ complete -c infer -n "__fish_infer_using_subcommand chat" -s c -l ctx -d 'Contex
 complete -c infer -n "__fish_infer_using_subcommand chat" -l kv -d 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"
-complete -c infer -n "__fish_infer_using_subcommand chat" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does' -r
+complete -c infer -n "__fish_infer_using_subcommand chat" -l keep -d 'First tokens that stay when the window is full, rounded up to whole turns that half of it holds; the system prompt always stays' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l cache-size -d 'The most that this cache may take, such as `2GB`; 0 for no cache' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l temp -d 'Temperature; 0 is greedy [default: 0.8]' -r
 complete -c infer -n "__fish_infer_using_subcommand chat" -l top-k -d 'Choose among the N most likely tokens, 0 for all [default: 40]' -r

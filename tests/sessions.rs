@@ -133,6 +133,15 @@ fn continue_is_the_session_used_last() {
 }
 
 #[test]
+fn a_folder_with_the_name_of_a_session_is_not_in_the_way() {
+    let home = home();
+    tell(&home, "a");
+    fs::create_dir(file(&home, "newer")).unwrap();
+    ask(&home).arg("--continue").run();
+    infer(&home).arg("--list-sessions").stdout_is(|out| out.lines().count() == 2).run();
+}
+
+#[test]
 fn what_there_is_not_is_said_before_a_model_is_loaded() {
     for (args, status, said) in [
         (

@@ -559,7 +559,8 @@ pub(crate) struct ContextArgs {
     #[arg(help_heading = "Context", long, value_name = "TYPE", default_value = "f16", env = "INFER_KV")]
     pub(crate) kv: KvArg,
 
-    /// First tokens that stay when the window is full, rounded up to whole turns; the system prompt always does
+    /// First tokens that stay when the window is full, rounded up to whole turns that half of it holds; the system prompt
+    /// always stays
     #[arg(help_heading = "Context", long, value_name = "N", env = "INFER_KEEP",
         allow_negative_numbers = true, value_parser = parse_tokens)]
     pub(crate) keep: Option<u32>,

@@ -148,6 +148,11 @@ impl Kept {
             };
             ui.status(&format!("session `{name}`: {what}"));
         }
+        if !journal.is_exclusive() {
+            ui.note(&format!(
+                "session `{name}`: its file system cannot lock, so a second process would not be kept out"
+            ));
+        }
         if journal.was_torn() {
             ui.note(&format!("session `{name}`: the last line was cut off in the middle and is dropped"));
         }
@@ -236,8 +241,9 @@ fn all(folder: &Path) -> Result<Vec<(Name, SystemTime)>> {
         else {
             continue;
         };
-        // One that is removed at this moment is gone.
-        if let Ok(time) = entry.metadata().and_then(|about| about.modified()) {
+        // One that is removed at this moment is gone, and a folder is none, but what a link leads to may be one.
+        let about = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file);
+        if let Some(time) = about.and_then(|about| about.modified().ok()) {
             all.push((name, time));
         }
     }
@@ -385,8 +391,15 @@ mod tests {
             let file = fs::File::create(folder.path().join(file)).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(day * 86_400)).unwrap();
         }
-        let names: Vec<_> = all(folder.path()).unwrap().into_iter().map(|(name, _)| name.0).collect();
-        assert_eq!(names, ["b", "c", "a"]);
+        fs::create_dir(folder.path().join("e.jsonl")).unwrap();
+        let names = || all(folder.path()).unwrap().into_iter().map(|(name, _)| name.0).collect::<Vec<_>>();
+        assert_eq!(names(), ["b", "c", "a"]);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("c.jsonl", folder.path().join("f.jsonl")).unwrap();
+            std::os::unix::fs::symlink("gone.jsonl", folder.path().join("g.jsonl")).unwrap();
+            assert_eq!(names(), ["b", "c", "f", "a"]);
+        }
         assert_eq!(all(&folder.path().join("none")).unwrap(), []);
     }
 }

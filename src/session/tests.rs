@@ -143,10 +143,12 @@ fn a_prompt_that_does_not_fit_is_refused_before_it_is_evaluated() {
 
 #[test]
 fn a_conversation_that_fills_the_window_is_not_taken_for_a_long_message() {
-    for (overflow, keep, text, message, hint) in [
+    let long = "0123456789012345678901234567890123456789";
+    for (overflow, keep, answer, text, message, hint) in [
         (
             Overflow::Stop,
             0,
+            long,
             "and you",
             "with this message the conversation is 70 tokens long, the context holds 64",
             "`/undo` or `/clear` makes room; with `--overflow slide` the oldest turns make room by themselves",
@@ -154,20 +156,22 @@ fn a_conversation_that_fills_the_window_is_not_taken_for_a_long_message() {
         (
             Overflow::Slide,
             30,
-            "and you, and you, and you",
-            "with this message the conversation is 88 tokens long, the context holds 64",
+            "0123456789",
+            long,
+            "with this message the conversation is 73 tokens long, the context holds 64",
             "`/clear` makes room, or try a smaller `--keep`",
         ),
         // What goes by itself is not in the way.
         (
             Overflow::Rebuild,
             0,
+            long,
             &"x".repeat(60),
             "the prompt is 72 tokens long, the context holds 64",
             "shorten it, or try `--ctx 1024`",
         ),
     ] {
-        let mut session = session(64, &["0123456789012345678901234567890123456789"]);
+        let mut session = session(64, &[answer]);
         session.set_system("S");
         let options = Options { overflow, keep, ..options() };
         say(&mut session, "one", &options).0.unwrap();
@@ -353,6 +357,20 @@ fn the_turns_of_the_first_tokens_stay_when_that_is_wanted() {
         }
         let cache = shown(&session.engine.cache);
         assert!(cache.starts_with(first), "{keep}: {cache}");
+    }
+}
+
+#[test]
+fn a_first_turn_longer_than_half_of_the_window_does_not_stay() {
+    // The turn ends behind `U: `, as many `x`, and nine more.
+    for (len, first) in [(15, "U: xxxxxxxxxxxxxxx\nA: 1\nU: "), (16, "U: two\nA: 2\nU: ")] {
+        let mut session = session(48, &["1", "2", "3", "4"]);
+        let options = Options { overflow: Overflow::Slide, keep: 4, ..options() };
+        for text in [&*"x".repeat(len), "two", "thr", "fou"] {
+            say(&mut session, text, &options).0.unwrap();
+        }
+        let cache = shown(&session.engine.cache);
+        assert!(cache.starts_with(first), "{len}: {cache}");
     }
 }
 

@@ -106,7 +106,8 @@ impl<E: Engine> Session<E> {
         if self.shown.dropped > 0 { Ok(self.shown.pinned) } else { self.pinned_messages(options) }
     }
 
-    /// Messages after the system message that the first [`Options::keep`] tokens of the prompt belong to.
+    /// Messages after the system message that the first [`Options::keep`] tokens of the prompt belong to, as far as half of
+    /// the window holds their turns.
     fn pinned_messages(&self, options: &Options) -> Result<usize> {
         if options.keep == 0 {
             return Ok(0);
@@ -120,8 +121,11 @@ impl<E: Engine> Session<E> {
             if tokens >= options.keep {
                 break;
             }
+            tokens = common(&self.encode_messages(&self.messages[..next], options)?.tokens, &all);
+            if tokens > self.engine.window() / 2 {
+                break;
+            }
             end = next;
-            tokens = common(&self.encode_messages(&self.messages[..end], options)?.tokens, &all);
         }
         Ok(end - first)
     }

@@ -11,33 +11,52 @@ use crate::error::Result;
 /// that ends in any other way.
 #[derive(Debug)]
 pub(crate) struct Claim {
+    /// Where the conversation lies, behind a link if there is one.
     pub(super) path: PathBuf,
+    /// The path that was asked for.
+    given: PathBuf,
+    is_exclusive: bool,
     /// A file of its own is locked: the conversation's is replaced by a new one now and then.
     _lock: File,
 }
 
 impl Claim {
     /// Claim the conversation at `path`, which need not exist; `None` while another process has it. A file system that
-    /// cannot lock is gone on with.
+    /// cannot lock is gone on with, see [`Self::is_exclusive`].
     pub(crate) fn take(path: &Path) -> Result<Option<Self>> {
-        let at = lock_path(path);
+        Self::take_with(path, File::try_lock)
+    }
+
+    fn take_with(
+        given: &Path,
+        try_lock: impl Fn(&File) -> std::result::Result<(), TryLockError>,
+    ) -> Result<Option<Self>> {
+        let path = behind_link(given);
+        let at = lock_path(&path);
         loop {
             let lock = open(&at).map_err(|e| cannot("write", &at, &e))?;
-            if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            let locked = try_lock(&lock);
+            if matches!(locked, Err(TryLockError::WouldBlock)) {
                 return Ok(None);
             }
             // Who gives a claim up removes the lock: then this one keeps nobody out.
             if is_at(&lock, &at) {
-                return Ok(Some(Self { path: path.to_owned(), _lock: lock }));
+                let is_exclusive = locked.is_ok();
+                return Ok(Some(Self { path, given: given.to_owned(), is_exclusive, _lock: lock }));
             }
         }
     }
 
-    /// Remove the conversation.
+    /// Does it keep others out? Not on a file system that cannot lock.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
+    /// Remove the conversation, or the link to it.
     pub(crate) fn remove(self) -> Result<()> {
         // It is there only when a process was killed at the wrong moment.
         let _ = fs::remove_file(temporary(&self.path));
-        fs::remove_file(&self.path).map_err(|e| cannot("remove", &self.path, &e))
+        fs::remove_file(&self.given).map_err(|e| cannot("remove", &self.given, &e))
     }
 }
 
@@ -46,6 +65,13 @@ impl Drop for Claim {
         // A file that stays keeps nobody out.
         let _ = fs::remove_file(lock_path(&self.path));
     }
+}
+
+/// What a link leads to, also where there is no file yet.
+fn behind_link(path: &Path) -> PathBuf {
+    let first = fs::read_link(path).map(|target| path.parent().map_or(target.clone(), |p| p.join(&target)));
+    let Ok(first) = first else { return path.to_owned() };
+    fs::canonicalize(path).unwrap_or(first)
 }
 
 fn lock_path(path: &Path) -> PathBuf {
@@ -74,6 +100,35 @@ mod tests {
         drop(first);
         assert!(Claim::take(&path).unwrap().is_some());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_lock_is_gone_on_with_and_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        assert!(Claim::take(&path).unwrap().unwrap().is_exclusive());
+        let unsupported = |_: &File| Err(TryLockError::Error(io::ErrorKind::Unsupported.into()));
+        assert!(!Claim::take_with(&path, unsupported).unwrap().unwrap().is_exclusive());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stands_for_the_file_that_it_leads_to() {
+        use std::os::unix::fs::symlink;
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [one, other] = ["a.jsonl", "b.jsonl"].map(|name| folder.path().join(name));
+        let target = elsewhere.path().join("c.jsonl");
+        for link in [&one, &other] {
+            symlink(&target, link).unwrap();
+        }
+        for exists in [false, true] {
+            let claim = Claim::take(&one).unwrap().unwrap();
+            assert_eq!(fs::canonicalize(&claim.path).ok().as_deref(), exists.then_some(&*claim.path));
+            assert!(Claim::take(&other).unwrap().is_none() && Claim::take(&target).unwrap().is_none());
+            fs::write(&target, "x").unwrap();
+        }
+        Claim::take(&one).unwrap().unwrap().remove().unwrap();
+        assert!(!one.is_symlink() && target.exists(), "the link goes, what it leads to stays");
     }
 
     #[test]

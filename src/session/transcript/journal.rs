@@ -64,6 +64,11 @@ impl Journal {
         matches!(self.file, OnDisk::Absent)
     }
 
+    /// Is no other process writing to it?
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.claim.is_exclusive()
+    }
+
     /// Was the last line left half written, and is therefore not among the messages?
     pub(crate) fn was_torn(&self) -> bool {
         self.was_torn
@@ -401,6 +406,22 @@ mod tests {
         fs::remove_file(folder.path().join("a.jsonl")).unwrap();
         journal.sync(&talk(&["a", "b", "c"])).unwrap();
         assert_eq!(text(&folder), whole(&["a", "b", "c"]));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stays_one_and_what_it_leads_to_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("a.jsonl"), folder.path().join("elsewhere.txt"));
+        std::os::unix::fs::symlink("elsewhere.txt", &link).unwrap();
+        for contents in [&["a", "b"][..], &["a", "c"], &["a", "c", "d"]] {
+            let mut journal = open(&folder).unwrap();
+            journal.set_model("demo");
+            journal.sync(&talk(contents)).unwrap();
+            assert!(link.is_symlink() && !target.is_symlink());
+            assert_eq!(fs::read_to_string(&target).unwrap(), whole(contents));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]
