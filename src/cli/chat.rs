@@ -116,7 +116,7 @@ impl<'u, E: Engine> Chat<'u, E> {
         let result = self.converse(lines);
         if !self.ui.is_interrupted() && !self.session.is_stuck() {
             let options = load::options(&self.args, &mut self.settings, self.overflow);
-            self.session.keep(&options, &mut |note| self.ui.detail(note));
+            Screen::keep(self.ui, &mut self.session, &options);
         }
         result
     }

@@ -53,7 +53,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs, matches: &ArgMatches) -> Result<()
     let outcome = answer(ui, &mut session, &prompt, raw, &options, !args.json)?;
     report(ui, &args, &loaded, load_time, &options, &outcome);
     if !ui.is_interrupted() {
-        session.keep(&options, &mut |note| ui.detail(note));
+        Screen::keep(ui, &mut session, &options);
     }
     if outcome.finish == Finish::Interrupted && !ui.is_closed() {
         return Err(Error::new(Kind::Interrupted, ""));

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::ui::{Bar, Ui};
+use crate::engine::Engine;
 use crate::human::{Bytes, Count, Escaped, Rate, Seconds, Thousands};
 use crate::session::metrics::{NOTHING_CACHED, Source};
-use crate::session::{Event, Outcome, Overflow, Usage};
+use crate::session::{Event, Options, Outcome, Overflow, Session, Usage};
 
 /// So many tokens evaluated again are news; fewer take no time.
 const MANY: usize = 32;
@@ -41,6 +42,11 @@ impl<'u> Screen<'u> {
                 if tokens < MANY { self.ui.detail(&line) } else { self.ui.note(&line) }
             }
             Event::Cache(note) => self.ui.detail(note),
+            Event::Keeping => {
+                let ui = &self.ui;
+                let bar = self.bar.get_or_insert_with(|| ui.watching());
+                bar.say("keeping what was read, for the next run; Ctrl-C skips it");
+            }
             Event::Unshiftable { reason } => self.ui.note(&format!(
                 "window: this model's memory cannot slide, {reason}; what stays is evaluated again"
             )),
@@ -57,6 +63,17 @@ impl<'u> Screen<'u> {
             )),
         }
         if self.ui.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Keep on disk what the next run can begin with. A person need not wait for it.
+    pub(crate) fn keep<E: Engine>(ui: &'u mut Ui, session: &mut Session<E>, options: &Options) {
+        let mut screen = Self::new(ui, false);
+        let flow = session.keep(options, &mut |event| screen.show(&event));
+        screen.bar = None;
+        if flow.is_break() {
+            screen.ui.clear_echo();
+            screen.ui.status("skipped: the next run reads it all again");
+        }
     }
 
     fn prefill(&mut self, done: usize, total: usize) {

@@ -19,7 +19,7 @@ mod entry;
 mod folder;
 mod look;
 
-use super::Template;
+use super::{Event, Sink, Template};
 use crate::engine::{Engine, Token};
 use crate::human::{Bytes, Count, Seconds};
 pub(crate) use entry::About;
@@ -144,19 +144,18 @@ impl PrefixStore {
         tokens: &[Token],
         evaluation: Duration,
         for_session: bool,
-        note: &mut dyn FnMut(&str),
+        sink: &mut Sink,
     ) {
         let session = self.session.clone().filter(|_| for_session);
         let path = self.folder.entry(&self.name(tokens, session.as_deref()));
         if session.is_none() && path.exists() {
             return touch(&path);
         }
-        match self.write(engine, &path, tokens, evaluation, session, note) {
-            Ok(said) => note(&format!("cache: {said}")),
-            Err(error) => {
-                note(&format!("cache: {} are not kept: {error}", Count(tokens.len() as u64, "token")));
-            }
-        }
+        let said = match self.write(engine, &path, tokens, evaluation, session, sink) {
+            Ok(said) => said,
+            Err(error) => format!("{} are not kept: {error}", Count(tokens.len() as u64, "token")),
+        };
+        note(sink, &format!("cache: {said}"));
     }
 
     fn write<E: Engine>(
@@ -166,7 +165,7 @@ impl PrefixStore {
         tokens: &[Token],
         evaluation: Duration,
         session: Option<String>,
-        note: &mut dyn FnMut(&str),
+        sink: &mut Sink,
     ) -> io::Result<String> {
         let size =
             engine.state_size().ok_or_else(|| io::Error::other("the cache is not in a state for that"))?;
@@ -174,22 +173,24 @@ impl PrefixStore {
         if size > self.limit {
             return Err(io::Error::other(format!("{} are more than the cache may hold", Bytes(size))));
         }
-        let folder = self.folder.lock()?;
+        let folder = self.folder.lock(&mut || go_on(sink))?;
         let removed = folder.make_room(size, self.limit, Some(path))?;
-        note_removed(removed, self.limit, note);
+        note_removed(removed, self.limit, &mut |text| note(sink, text));
+        // Until it has its name it goes away by itself, however this ends.
         let mut new = folder.create()?;
+        go_on(sink)?;
         engine.save(new.path(), tokens).map_err(|error| io::Error::other(error.message))?;
         let (key, model) = (self.key.clone(), self.model.clone());
         let mut about = About::new(key, model, session, tokens.to_vec(), evaluation);
-        about.measure(new.as_file_mut())?;
+        about.measure(new.as_file_mut(), &mut || go_on(sink))?;
         let pays = about.pays_off(tokens.len());
         if !pays {
             // The entry stays without content, so that this is not tried every time.
             new.as_file_mut().set_len(0)?;
-            about.measure(new.as_file_mut())?;
+            about.measure(new.as_file_mut(), &mut || go_on(sink))?;
         }
         about.append(new.as_file_mut())?;
-        new.as_file().sync_all()?;
+        // Nobody waits for the disk: what a power failure cuts off is seen by its checksums.
         let bytes = new.as_file().metadata()?.len();
         new.persist(path).map_err(|error| error.error)?;
         let tokens = Count(tokens.len() as u64, "token");
@@ -202,8 +203,8 @@ impl PrefixStore {
 
     /// Remove what is too much, such as after the limit was lowered, and what was not finished.
     pub(super) fn trim(&self, note: &mut dyn FnMut(&str)) {
-        let trimmed =
-            self.folder.is_untidy(self.limit).then(|| self.folder.lock()?.make_room(0, self.limit, None));
+        let lock = || self.folder.lock(&mut || Ok(()));
+        let trimmed = self.folder.is_untidy(self.limit).then(|| lock()?.make_room(0, self.limit, None));
         match trimmed {
             Some(Ok(removed)) => note_removed(removed, self.limit, note),
             Some(Err(error)) => note(&format!("cache: it is larger than wanted: {error}")),
@@ -231,6 +232,16 @@ impl PrefixStore {
     fn model_part(&self) -> String {
         format!("{}-", hex(self.key.model.as_bytes()))
     }
+}
+
+fn note(sink: &mut Sink, text: &str) {
+    // The brake is asked again soon; notes can't be refused.
+    let _ = sink(Event::Cache(text));
+}
+
+/// An error when keeping is to end.
+fn go_on(sink: &mut Sink) -> io::Result<()> {
+    if sink(Event::Keeping).is_break() { Err(io::Error::other("it was interrupted")) } else { Ok(()) }
 }
 
 /// Say how many entries had to go, and their bytes.
@@ -346,7 +357,7 @@ pub(crate) fn clear(folder: &Path) -> io::Result<u64> {
     if !fs::exists(folder)? {
         return Ok(0);
     }
-    Folder::new(folder.to_owned()).lock().and_then(|folder| folder.clear())
+    Folder::new(folder.to_owned()).lock(&mut || Ok(())).and_then(|folder| folder.clear())
 }
 
 #[cfg(test)]

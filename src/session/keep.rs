@@ -1,6 +1,7 @@
 //! The conversation and the cache on disk: what is read from it before a prompt is evaluated, and kept on leaving.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::cache::{FEWEST, PrefixStore};
@@ -68,18 +69,25 @@ impl<E: Engine> Session<E> {
         took.checked_div(evaluated).unwrap_or_default().saturating_mul(tokens)
     }
 
-    /// Keep on disk what later runs can begin with: on leaving, because it takes from the cache what is behind that.
-    pub(crate) fn keep(&mut self, options: &Options, note: &mut dyn FnMut(&str)) {
-        let Some(store) = self.store.take() else { return };
+    /// Keep on disk what later runs can begin with: on leaving, because it takes from the cache what is behind that. Breaks
+    /// when that was interrupted.
+    pub(crate) fn keep(&mut self, options: &Options, sink: &mut Sink) -> ControlFlow<()> {
+        let Some(store) = self.store.take() else { return ControlFlow::Continue(()) };
         if store.has_session() {
-            self.keep_session(&store, options, note);
+            self.keep_session(&store, options, sink);
+            sink(Event::Keeping)?;
         }
-        self.keep_stable(&store, note);
-        store.trim(note);
+        self.keep_stable(&store, sink);
+        sink(Event::Keeping)?;
+        store.trim(&mut |text| {
+            // It is over; notes can't be refused.
+            let _ = sink(Event::Cache(text));
+        });
+        ControlFlow::Continue(())
     }
 
     /// Keep all that the next message of this session will find useful.
-    fn keep_session(&mut self, store: &PrefixStore, options: &Options, note: &mut dyn FnMut(&str)) {
+    fn keep_session(&mut self, store: &PrefixStore, options: &Options, sink: &mut Sink) {
         let mut next = self.visible();
         if !self.is_unanswered() {
             next.push(Message::new(Role::User, SOME[0]));
@@ -88,19 +96,19 @@ impl<E: Engine> Session<E> {
         let len = self.cut(common(self.cache.tokens(), &next.tokens));
         if len >= FEWEST {
             let evaluation = self.evaluation(len);
-            store.keep(&mut self.engine, self.cache.tokens(), evaluation, true, note);
+            store.keep(&mut self.engine, self.cache.tokens(), evaluation, true, sink);
         }
     }
 
     /// Keep what other conversations have as well.
-    fn keep_stable(&mut self, store: &PrefixStore, note: &mut dyn FnMut(&str)) {
+    fn keep_stable(&mut self, store: &PrefixStore, sink: &mut Sink) {
         let tokens = self.stable.take().unwrap_or_default();
         let stable = tokens.len();
         // A message that was refused has left in the cache what stood there before.
         let is_cached = self.cache.tokens().starts_with(&tokens);
         if stable >= FEWEST && !self.moved && is_cached && self.cut(stable) == stable {
             let evaluation = self.evaluation(stable);
-            store.keep(&mut self.engine, self.cache.tokens(), evaluation, false, note);
+            store.keep(&mut self.engine, self.cache.tokens(), evaluation, false, sink);
         }
     }
 
@@ -115,7 +123,6 @@ impl<E: Engine> Session<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
     use std::path::Path;
 
     use tempfile::TempDir;
@@ -152,11 +159,24 @@ mod tests {
     }
 
     /// Leave, as if evaluating had taken long.
-    fn leave(mut session: Session<Scripted>) -> Vec<String> {
+    fn leave(session: Session<Scripted>) -> Vec<String> {
+        leave_before(session, usize::MAX).1
+    }
+
+    /// As `leave`, until the person has been asked so often whether to go on.
+    fn leave_before(mut session: Session<Scripted>, asked: usize) -> (ControlFlow<()>, Vec<String>) {
         session.evaluated.1 = Duration::from_secs(3600);
-        let mut notes = Vec::new();
-        session.keep(&options(), &mut |note| notes.push(note.to_owned()));
-        notes
+        let (mut notes, mut left) = (Vec::new(), asked);
+        let flow = session.keep(&options(), &mut |event| {
+            match event {
+                Event::Cache(note) => notes.push(note.to_owned()),
+                Event::Keeping if left == 0 => return ControlFlow::Break(()),
+                Event::Keeping => left -= 1,
+                other => panic!("{other:?}"),
+            }
+            ControlFlow::Continue(())
+        });
+        (flow, notes)
     }
 
     /// What is kept, as text, with the session that it belongs to.
@@ -261,6 +281,29 @@ mod tests {
             other.set_messages(messages);
             assert_eq!(say(&mut other, "3?").cached, stable.len());
         }
+    }
+
+    #[test]
+    fn keeping_ends_when_that_is_wanted_and_leaves_nothing_half_done() {
+        let mut asked = 0;
+        loop {
+            let folder = TempDir::new().unwrap();
+            let mut session = session(folder.path(), Some("work"), 1000, &["one"]);
+            say(&mut session, "1?");
+            let (flow, notes) = leave_before(session, asked);
+            let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+            let entries = files.filter(|path| !path.ends_with("lock")).count();
+            assert_eq!(entries, kept(folder.path()).len(), "whole or absent");
+            if flow.is_continue() {
+                assert_eq!((entries, notes.len()), (2, 2));
+                break;
+            }
+            // The one that was being written is told of; the other one is not even begun.
+            let interrupted = |note: &String| note.ends_with(" tokens are not kept: it was interrupted");
+            assert_eq!(notes.iter().filter(|note| !interrupted(note)).count(), entries, "{notes:?}");
+            asked += 1;
+        }
+        assert!(asked > 5, "{asked}");
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(crate) enum Event<'a> {
     Reread { tokens: usize },
     /// What became of entries of the cache on disk, for those who want to know.
     Cache(&'a str),
+    /// An entry is being written, which can take its time. Told again and again; breaking ends it.
+    Keeping,
     /// Tokens cannot move in this kind of memory, so what stays in the window is evaluated again.
     Unshiftable { reason: &'static str },
     /// Whole turns left the window, or with none of them the oldest part of the answer itself. Tokens.

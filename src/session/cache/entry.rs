@@ -93,14 +93,18 @@ impl About {
     }
 
     /// Take in what the engine wrote to a file that has nothing else yet: its hash, and how long it takes to read. That
-    /// will be done twice, to see that it is whole and then by the engine.
-    pub(super) fn measure(&mut self, file: &mut File) -> io::Result<()> {
+    /// will be done twice, to see that it is whole and then by the engine. Ends early when it may not go on.
+    pub(super) fn measure(
+        &mut self,
+        file: &mut File,
+        go_on: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
         self.payload = file.metadata()?.len();
         self.reading = Duration::MAX;
         // Another process can be in the way of the first attempt.
         for _ in 0..3 {
             let start = Instant::now();
-            self.hash = hash(file, self.payload)?;
+            self.hash = hash(file, self.payload, go_on)?;
             self.reading = self.reading.min(2 * start.elapsed());
             if self.pays_off(self.tokens.len()) {
                 break;
@@ -166,7 +170,7 @@ impl About {
         if Self::read_from(file)? != *self {
             return Err(Flaw::Gone);
         }
-        if hash(file, self.payload)? == self.hash {
+        if hash(file, self.payload, &mut || Ok(()))? == self.hash {
             Ok(())
         } else {
             Err(Flaw::Broken("its content is damaged"))
@@ -181,12 +185,13 @@ fn number(file: &mut File) -> io::Result<u64> {
 }
 
 /// The hash of the first `len` bytes of a file.
-fn hash(file: &mut File, len: u64) -> io::Result<u64> {
+fn hash(file: &mut File, len: u64, go_on: &mut dyn FnMut() -> io::Result<()>) -> io::Result<u64> {
     file.seek(SeekFrom::Start(0))?;
     let mut hash = XxHash3_64::with_seed(0);
     let mut buffer = vec![0; 1 << 18];
     let mut left = len;
     while left > 0 {
+        go_on()?;
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         file.read_exact(&mut buffer[..want])?;
         hash.write(&buffer[..want]);

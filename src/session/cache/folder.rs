@@ -78,8 +78,8 @@ impl Folder {
         items
     }
 
-    /// Make the folder if need be, and wait for one's turn to change it.
-    pub(super) fn lock(&self) -> io::Result<Locked<'_>> {
+    /// Make the folder if need be, and wait for one's turn to change it, or as long as one may go on.
+    pub(super) fn lock(&self, go_on: &mut dyn FnMut() -> io::Result<()>) -> io::Result<Locked<'_>> {
         create_private(&self.0)?;
         let file = open_private(&self.0.join(LOCK))?;
         let start = Instant::now();
@@ -88,6 +88,7 @@ impl Folder {
                 Ok(()) => return Ok(Locked { folder: self, _file: file }),
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    go_on()?;
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(TryLockError::WouldBlock) => {

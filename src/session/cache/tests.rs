@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::sync::Barrier;
 
 use tempfile::TempDir;
@@ -30,7 +31,12 @@ fn tokens(count: i32) -> Vec<Token> {
 /// Keep these tokens; what was noted.
 fn keep(store: &PrefixStore, tokens: &[Token], evaluation: Duration, for_session: bool) -> String {
     let mut notes = Vec::new();
-    store.keep(&mut engine(tokens), tokens, evaluation, for_session, &mut |note| notes.push(note.to_owned()));
+    store.keep(&mut engine(tokens), tokens, evaluation, for_session, &mut |event| {
+        if let Event::Cache(note) = event {
+            notes.push(note.to_owned());
+        }
+        ControlFlow::Continue(())
+    });
     notes.join("\n")
 }
 
