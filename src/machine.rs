@@ -13,6 +13,25 @@ pub(crate) fn threads() -> usize {
     }
 }
 
+/// The physical cores that this process may use: the threads of llama.cpp's own tools.
+pub(crate) fn cores() -> usize {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    physical_cores().map_or(allowed, |cores| cores.clamp(1, allowed))
+}
+
+/// Numbers of threads that may be worth a try: all, one for each core, and parts of those.
+pub(crate) fn thread_counts() -> Vec<usize> {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    counts(allowed, cores())
+}
+
+fn counts(allowed: usize, cores: usize) -> Vec<usize> {
+    let mut counts = vec![allowed, cores, cores * 3 / 4, cores / 2, cores / 4];
+    counts.retain(|&count| count > 0);
+    counts.dedup();
+    counts
+}
+
 /// The distinct cores among the logical processors that this process may run on.
 fn physical_cores() -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -164,7 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn threads_to_try_are_all_and_parts_of_the_cores() {
+        for (allowed, cores, expected) in
+            [(1, 1, vec![1]), (2, 2, vec![2, 1]), (4, 2, vec![4, 2, 1]), (32, 16, vec![32, 16, 12, 8, 4])]
+        {
+            assert_eq!(counts(allowed, cores), expected);
+        }
+    }
+
+    #[test]
     fn there_is_at_least_one_thread() {
-        assert!(threads() >= 1);
+        assert!(threads() >= 1 && cores() >= 1);
     }
 }

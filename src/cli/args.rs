@@ -10,8 +10,10 @@ use crate::engine::KvType;
 use crate::model::recipe::Target;
 
 mod bench;
+mod tune;
 
 pub(crate) use bench::{BenchArgs, OutputArg};
+pub(crate) use tune::TuneArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,6 +185,9 @@ pub(crate) enum Command {
     /// Measure how fast models are here, and how near to what this machine allows
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
+    /// Measure which settings are fastest here for a model, and remember them
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(TuneArgs),
     /// Make a smaller INT8 or INT4 model of a file, and measure what was lost
     #[command(after_help = QUANTIZE_EXAMPLES)]
     Quantize(QuantizeArgs),

@@ -12,7 +12,7 @@ use super::args::BenchArgs;
 use super::pull::Found;
 use super::room::Room;
 use super::ui::{Bar, Ui};
-use super::{load, pull, version};
+use super::{load, pull, tuned, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
 use crate::engine::{DeviceKind, Flash, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
@@ -32,7 +32,7 @@ mod names;
 mod output;
 #[allow(dead_code, reason = "called when `--plot` is there")]
 mod plot;
-mod row;
+pub(super) mod row;
 mod settings;
 mod table;
 mod work;
@@ -84,9 +84,18 @@ impl Model {
         for kv in &args.kv {
             load::kv::choose(ui, *kv, &shape)?;
         }
-        let usual = LoadPlan::usual(window, args.kv[0].into(), machine::threads());
-        let plans = work::plans(args, &usual);
         let room = Room::on(args.device.as_deref());
+        let usual = LoadPlan {
+            device: args.device.clone(),
+            ..LoadPlan::usual(window, args.kv[0].into(), machine::threads())
+        };
+        let threads_said = !args.threads.is_empty();
+        let (usual, _, is_tuned) =
+            load::plan::tuned_or_usual(ui, &found.name, &shape, usual, threads_said, Some(window), &room)?;
+        if is_tuned {
+            ui.detail(&format!("{name}: tuned: {}", tuned::words(&usual)));
+        }
+        let plans = work::plans(args, &usual);
         for plan in &plans {
             load::plan::fitted(&found.name, &shape, plan, Some(window), &room)?;
         }

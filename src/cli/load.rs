@@ -62,16 +62,25 @@ pub(crate) fn load(
     let in_registry = |name: &str| found.sampling.get(name).copied();
     let settings = Settings::resolve(&args.sampling, matches, in_registry, |key| header.f64(key))?;
     let template = if raw { None } else { template(args.template.as_deref(), &header, &shape)? };
-    let (plan, placed) = plan::plan(ui, args, &found.name, &shape)?;
+    let planned = plan::plan(ui, args, &found.name, &shape)?;
+    let plan = &planned.load;
     check_positions(&header, plan.ctx)?;
     check_keep(args.context.keep, plan.ctx)?;
     warn_beyond_training(ui, plan.ctx, &shape);
-    let weights = load_weights(ui, path, &plan)?;
-    let store = store(ui, args, found, &header, template.as_ref(), &weights, &plan);
+    let weights = load_weights(ui, path, plan)?;
+    let store = store(ui, args, found, &header, template.as_ref(), &weights, plan);
     if ui.is_verbose() || args.stats {
-        ui.note(&plan::load_line(&shape, &plan, &placed, weights.gpu_layers, started.elapsed()));
+        ui.note(&plan::load_line(&shape, &planned, weights.gpu_layers, started.elapsed()));
     }
-    Ok(Loaded { name: found.name.clone(), weights, template, settings, ctx: plan.ctx, store, started })
+    Ok(Loaded {
+        name: found.name.clone(),
+        weights,
+        template,
+        settings,
+        ctx: planned.load.ctx,
+        store,
+        started,
+    })
 }
 
 /// The cache on disk for just this model, loaded just so.

@@ -23,6 +23,8 @@ mod sessions;
 mod settings;
 mod show;
 mod spin;
+mod tune;
+mod tuned;
 mod ui;
 mod version;
 
@@ -58,7 +60,9 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
     };
     if matches!(
         cli.command,
-        Some(Command::Run(_) | Command::Chat(_) | Command::Quantize(_) | Command::Bench(_))
+        Some(
+            Command::Run(_) | Command::Chat(_) | Command::Quantize(_) | Command::Bench(_) | Command::Tune(_)
+        )
     ) {
         spin::shorten_if_busy(argv);
     }
@@ -86,6 +90,7 @@ fn dispatch(ui: &mut Ui, cli: Cli, matches: &ArgMatches) -> Result<()> {
         Some(Command::Fit(args)) => fit::run(ui, &args),
         Some(Command::Doctor(args)) => doctor::run(ui, &args),
         Some(Command::Bench(args)) => bench::run(ui, &args),
+        Some(Command::Tune(args)) => tune::run(ui, &args),
         Some(Command::Quantize(args)) => quantize::run(ui, &args),
         Some(Command::QuantizeWorker { .. }) => quantize::worker::work(ui),
         Some(Command::Completions { shell }) => {

@@ -218,6 +218,15 @@ impl Llama<'_> {
         usize::try_from(last + 1).unwrap_or(0)
     }
 
+    /// Evaluate single tokens, and prompts, with so many threads from now on.
+    pub(crate) fn set_threads(&mut self, threads: usize, threads_batch: usize) {
+        let count = |threads: usize| i32::try_from(threads.max(1)).unwrap_or(i32::MAX);
+        // SAFETY: a valid context, which evaluates nothing now.
+        unsafe {
+            sys::llama_set_n_threads(self.context.as_ptr(), count(threads), count(threads_batch));
+        }
+    }
+
     /// A batch was left half evaluated: nothing of it may stay. A recurrent state cannot be taken back to before it,
     /// and of tokens that had moved nobody knows which keys have been turned.
     fn forget_half_done(&mut self, before: usize) -> Result<usize> {

@@ -6,6 +6,7 @@ use super::kv;
 use crate::cli::args::AnswerArgs;
 use crate::cli::fit as fitting;
 use crate::cli::room::Room;
+use crate::cli::tuned;
 use crate::cli::ui::Ui;
 use crate::engine::{GpuLayers, LoadPlan};
 use crate::error::Result;
@@ -14,17 +15,26 @@ use crate::machine;
 use crate::model::fit::{self, Plan, Wish};
 use crate::model::gguf::Shape;
 
+/// How a model is loaded, and what of it goes where.
+pub(super) struct Planned {
+    pub(super) load: LoadPlan,
+    pub(super) plan: Plan,
+    /// By what `infer tune` has found.
+    is_tuned: bool,
+}
+
 /// Where the model goes and how large its window is.
-pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) -> Result<(LoadPlan, Plan)> {
+pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) -> Result<Planned> {
     let kv = kv::choose(ui, args.context.kv, shape)?;
     let threads = args.model.threads.map_or_else(machine::threads, usize::from);
-    let load = LoadPlan {
+    let usual = LoadPlan {
         gpu_layers: args.model.gpu_layers,
         device: args.model.device.clone(),
         ..LoadPlan::usual(0, kv, threads)
     };
-    let room = Room::on(load.device.as_deref());
-    let plan = fitted(name, shape, &load, args.context.ctx, &room)?;
+    let room = Room::on(usual.device.as_deref());
+    let (load, plan, is_tuned) =
+        tuned_or_usual(ui, name, shape, usual, args.model.threads.is_some(), args.context.ctx, &room)?;
     let usual = fit::usual_context(shape.context.unwrap_or(0));
     if args.context.ctx.is_none() && u64::from(plan.ctx) < usual {
         ui.note(&format!(
@@ -38,7 +48,32 @@ pub(super) fn plan(ui: &mut Ui, args: &AnswerArgs, name: &str, shape: &Shape) ->
     if !has_gpu && !matches!(args.model.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0)) {
         ui.note("no GPU is seen: all layers stay on the CPU");
     }
-    Ok((LoadPlan { ctx: plan.ctx, ..load }, plan))
+    Ok(Planned { load: LoadPlan { ctx: plan.ctx, ..load }, plan, is_tuned })
+}
+
+/// The usual plan with what `infer tune` has found for such a model, unless that leaves less room for a context: that is
+/// not what a person wants who wants it fast. Says whether it is tuned.
+pub(crate) fn tuned_or_usual(
+    ui: &mut Ui,
+    name: &str,
+    shape: &Shape,
+    usual: LoadPlan,
+    threads_said: bool,
+    ctx: Option<u32>,
+    room: &Room,
+) -> Result<(LoadPlan, Plan, bool)> {
+    let plan = fitted(name, shape, &usual, ctx, room);
+    if let Some(choice) = tuned::find(ui, shape, usual.device.as_deref()) {
+        let mut load = usual.clone();
+        choice.apply(&mut load, threads_said);
+        match fitted(name, shape, &load, ctx, room) {
+            Ok(tuned) if plan.as_ref().map_or(true, |plan| tuned.ctx >= plan.ctx) => {
+                return Ok((load, tuned, true));
+            }
+            _ => ui.detail("tuned: not in use: it leaves less room for a context"),
+        }
+    }
+    Ok((usual, plan?, false))
 }
 
 /// What goes where, with a window of so many tokens or the usual one.
@@ -54,7 +89,8 @@ pub(crate) fn fitted(
 }
 
 /// One line about where the model went and what its context costs.
-pub(super) fn load_line(shape: &Shape, load: &LoadPlan, plan: &Plan, on_gpu: i32, took: Duration) -> String {
+pub(super) fn load_line(shape: &Shape, planned: &Planned, on_gpu: i32, took: Duration) -> String {
+    let Planned { load, plan, is_tuned } = planned;
     // llama.cpp's fit may have put more layers on a GPU than the plan, which is careful.
     let all = plan.layers;
     let layers = u64::try_from(on_gpu).unwrap_or(all).min(all);
@@ -76,8 +112,9 @@ pub(super) fn load_line(shape: &Shape, load: &LoadPlan, plan: &Plan, on_gpu: i32
     } else {
         format!("{}; llama.cpp took {layers}", gpus.join(", "))
     };
+    let tuned = if *is_tuned { format!("; tuned: {}", tuned::words(load)) } else { String::new() };
     format!(
-        "loaded in {}; {place}; context {}, {}",
+        "loaded in {}; {place}; context {}, {}{tuned}",
         Seconds(took.as_secs_f64()),
         Thousands(load.ctx.into()),
         kv::cost(shape, load.ctx.into(), load.kv)
