@@ -41,6 +41,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure how fast models are here, and how near to what this machine allows')
+            [CompletionResult]::new('tune', 'tune', [CompletionResultType]::ParameterValue, 'Measure which settings are fastest here for a model, and remember them')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -326,6 +327,22 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'infer;tune' {
+            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'About how long to measure; with less time prompts are shorter and caches less deep')
+            [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`')
+            [CompletionResult]::new('--clear', '--clear', [CompletionResultType]::ParameterName, 'Forget what is remembered for models like this one, or without a model all of it')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Measure and show, but do not remember')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Download the model without asking when it is not here')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON object')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Only errors and what was asked for')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'More on stderr; `-vv` also the log of llama.cpp')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'infer;quantize' {
             [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'The type to make: int4, int8, or one of those below')
             [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'Write this file')
@@ -382,6 +399,7 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             [CompletionResult]::new('cache', 'cache', [CompletionResultType]::ParameterValue, 'List or clear what was kept of prompts on disk')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Check this machine and this build, and say what to do about what is not right')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure how fast models are here, and how near to what this machine allows')
+            [CompletionResult]::new('tune', 'tune', [CompletionResultType]::ParameterValue, 'Measure which settings are fastest here for a model, and remember them')
             [CompletionResult]::new('quantize', 'quantize', [CompletionResultType]::ParameterValue, 'Make a smaller INT8 or INT4 model of a file, and measure what was lost')
             [CompletionResult]::new('quantize-worker', 'quantize-worker', [CompletionResultType]::ParameterValue, 'The process that quantizes, started by `quantize`')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print a completion script for a shell')
@@ -424,6 +442,9 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;help;bench' {
+            break
+        }
+        'infer;help;tune' {
             break
         }
         'infer;help;quantize' {

@@ -64,6 +64,9 @@ _infer() {
             infer,show)
                 cmd="infer__subcmd__show"
                 ;;
+            infer,tune)
+                cmd="infer__subcmd__tune"
+                ;;
             infer__subcmd__cache,clear)
                 cmd="infer__subcmd__cache__subcmd__clear"
                 ;;
@@ -115,6 +118,9 @@ _infer() {
             infer__subcmd__help,show)
                 cmd="infer__subcmd__help__subcmd__show"
                 ;;
+            infer__subcmd__help,tune)
+                cmd="infer__subcmd__help__subcmd__tune"
+                ;;
             infer__subcmd__help__subcmd__cache,clear)
                 cmd="infer__subcmd__help__subcmd__cache__subcmd__clear"
                 ;;
@@ -128,7 +134,7 @@ _infer() {
 
     case "${cmd}" in
         infer)
-            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show fit rm remove cache doctor bench quantize quantize-worker completions help"
+            opts="-q -v -V -h --quiet --verbose --version --help run chat pull list ls show fit rm remove cache doctor bench tune quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -542,7 +548,7 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help)
-            opts="run chat pull list show fit rm cache doctor bench quantize quantize-worker completions help"
+            opts="run chat pull list show fit rm cache doctor bench tune quantize quantize-worker completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -766,6 +772,20 @@ _infer() {
             return 0
             ;;
         infer__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__help__subcmd__tune)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1152,6 +1172,28 @@ _infer() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        infer__subcmd__tune)
+            opts="-y -q -v -h --clear --dry-run --seconds --device --yes --json --quiet --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -38,6 +38,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand cache 'List or clear what was kept of prompts on disk'
             cand doctor 'Check this machine and this build, and say what to do about what is not right'
             cand bench 'Measure how fast models are here, and how near to what this machine allows'
+            cand tune 'Measure which settings are fastest here for a model, and remember them'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -307,6 +308,21 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'infer;tune'= {
+            cand --seconds 'About how long to measure; with less time prompts are shorter and caches less deep'
+            cand --device 'Use this device and fail if it isn''t there, such as `cuda`, `cuda1` or `cpu`'
+            cand --clear 'Forget what is remembered for models like this one, or without a model all of it'
+            cand --dry-run 'Measure and show, but do not remember'
+            cand -y 'Download the model without asking when it is not here'
+            cand --yes 'Download the model without asking when it is not here'
+            cand --json 'Print one JSON object'
+            cand -q 'Only errors and what was asked for'
+            cand --quiet 'Only errors and what was asked for'
+            cand -v 'More on stderr; `-vv` also the log of llama.cpp'
+            cand --verbose 'More on stderr; `-vv` also the log of llama.cpp'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'infer;quantize'= {
             cand --to 'The type to make: int4, int8, or one of those below'
             cand -o 'Write this file'
@@ -360,6 +376,7 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand cache 'List or clear what was kept of prompts on disk'
             cand doctor 'Check this machine and this build, and say what to do about what is not right'
             cand bench 'Measure how fast models are here, and how near to what this machine allows'
+            cand tune 'Measure which settings are fastest here for a model, and remember them'
             cand quantize 'Make a smaller INT8 or INT4 model of a file, and measure what was lost'
             cand quantize-worker 'The process that quantizes, started by `quantize`'
             cand completions 'Print a completion script for a shell'
@@ -390,6 +407,8 @@ set edit:completion:arg-completer[infer] = {|@words|
         &'infer;help;doctor'= {
         }
         &'infer;help;bench'= {
+        }
+        &'infer;help;tune'= {
         }
         &'infer;help;quantize'= {
         }
