@@ -189,7 +189,7 @@ fn the_load_line_says_what_llama_cpp_allocates() {
         for kv in ["f16", "q8_0", "q4_0"] {
             for ctx in ["100", "512", "1000", "4096", "8192"] {
                 let ran = run(model)
-                    .args(["-v", "-n", "1", "--kv", kv, "-c", ctx, "x"])
+                    .args(["-vv", "-n", "1", "--kv", kv, "-c", ctx, "x"])
                     .stdout_is(|_| true)
                     .stderr_is(|_| true)
                     .run();
@@ -238,7 +238,8 @@ fn the_plan_is_what_llama_cpp_allocates() {
                 let fit = || Infer::new().arg("fit").arg(&path).args(["--kv", kv, "-c", ctx, "-t", "1"]);
                 let ran = fit().args(["-q", "--device", "cpu", "--json"]).stdout_is(|_| true).run();
                 let planned: Value = serde_json::from_str(&ran.stdout).unwrap();
-                let run = Infer::new().arg("run").arg(&path).args(["-v", "-n", "1", "-t", "1", "--raw", "x"]);
+                let run =
+                    Infer::new().arg("run").arg(&path).args(["-vv", "-n", "1", "-t", "1", "--raw", "x"]);
                 let run = run.args(["--kv", kv, "-c", ctx, "--device", "cpu"]);
                 let log = run.stdout_is(|_| true).stderr_is(|_| true).run().stderr;
                 for (part, buffer) in [
