@@ -49,6 +49,8 @@ fn each_test_is_a_row_with_what_it_did() {
     let answer = answers[0];
     assert_eq!((&answer["n_prompt"], &answer["n_gen"]), (&json!(8), &json!(4)));
     assert!(answer["tpot_p95_ms"].as_f64() >= answer["tpot_ms"].as_f64());
+    // All but the last token, which is always evaluated.
+    assert_eq!(answer["cache_hit"], json!(7.0 / 8.0));
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn ours(row: &Row, ratio: Option<f64>) -> Vec<Field> {
         ("tpot_ms", millis(answer.map(|answer| answer.tpot_p50))),
         ("tpot_p95_ms", millis(answer.map(|answer| answer.tpot_p95))),
         ("end_to_end_ms", millis(answer.map(|answer| answer.end_to_end))),
+        ("ttft_again_ms", millis(answer.and_then(|answer| answer.ttft_again))),
         ("cache_hit", or_null(answer.and_then(|answer| answer.cache_hit))),
         ("load_ms", millis(row.load.warm)),
         ("load_cold_ms", millis(row.load.cold)),
@@ -267,7 +268,7 @@ mod tests {
     "samples_ts": [ 34.966, 38.7286 ]
   }"#;
 
-    const OURS: [&str; 21] = [
+    const OURS: [&str; 22] = [
         "infer_version",
         "model",
         "test",
@@ -279,6 +280,7 @@ mod tests {
         "tpot_ms",
         "tpot_p95_ms",
         "end_to_end_ms",
+        "ttft_again_ms",
         "cache_hit",
         "load_ms",
         "load_cold_ms",
@@ -344,6 +346,7 @@ mod tests {
             12.5,
             20.0,
             1000.0,
+            15.0,
             0.25,
             50.0,
             300.0,
@@ -434,7 +437,7 @@ mod tests {
             "{}",
             lines[1]
         );
-        let ours = r#""0.1.0","a ""b"", c","pp60+tg40 @ d16","2","100.0","0.0","0","400.0","12.5","20.0","1000.0","0.25","50.0","300.0","","","","3000000","2000000","1000000","""#;
+        let ours = r#""0.1.0","a ""b"", c","pp60+tg40 @ d16","2","100.0","0.0","0","400.0","12.5","20.0","1000.0","15.0","0.25","50.0","300.0","","","","3000000","2000000","1000000","""#;
         assert!(lines[1].ends_with(ours), "{}", lines[1]);
     }
 

@@ -104,12 +104,9 @@ fn ours(plan: &[Planned], extras: Extras) -> Vec<Column> {
         columns.push(number("in all ms", |row, _| {
             or_empty(row.answer.as_ref(), |answer| millis(answer.end_to_end))
         }));
-        let cached = |row: &Row, _| {
-            or_empty(row.answer.as_ref().and_then(|answer| answer.cache_hit), |hit| {
-                format!("{:.0}%", hit * 100.0)
-            })
-        };
-        columns.push(number("cached", cached));
+        columns.push(number("TTFT again ms", |row, _| {
+            or_empty(row.answer.as_ref().and_then(|answer| answer.ttft_again), millis)
+        }));
     }
     columns
 }
@@ -180,9 +177,9 @@ build: abc1234 (11434), infer 0.1.0
         assert_eq!(
             render(&rows, Extras { roofline: true, baseline: true }),
             "\
-| name | model | size | params | backend | threads | kv | test | t/s | median t/s | baseline | roofline | bound | TTFT ms | TPOT ms | TPOT p95 ms | in all ms | cached |
+| name | model | size | params | backend | threads | kv | test | t/s | median t/s | baseline | roofline | bound | TTFT ms | TPOT ms | TPOT p95 ms | in all ms | TTFT again ms |
 | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |
-| smollm2:135m | llama 256M Q4_1 | 92.10 MiB | 134.52 M | CPU | 2 | f16 | pp60+tg40 @ d16 | 100.00 ± 0.00 | 100.00 | 1.25× | 80% | bandwidth | 400.00 | 12.50 | 20.00 | 1000.00 | 25% |
+| smollm2:135m | llama 256M Q4_1 | 92.10 MiB | 134.52 M | CPU | 2 | f16 | pp60+tg40 @ d16 | 100.00 ± 0.00 | 100.00 | 1.25× | 80% | bandwidth | 400.00 | 12.50 | 20.00 | 1000.00 | 15.00 |
 | a\\|b | llama 256M Q4_1 | 5.00 GiB | 8.03 B | CPU | 2 | q8_0 | tg100 | 100.00 ± 0.00 | 100.00 | 1.25× |  |  |  |  |  |  |  |
 
 build: abc1234 (11434), infer 0.1.0

@@ -92,25 +92,29 @@ fn answers(
 ) -> Result<Option<Measured>> {
     let prompt = &tokens[..test.prompt as usize];
     let mut session = Session::new(llama, None);
-    let mut one = |generated: usize| -> Result<Option<Metrics>> {
-        session.forget()?;
+    let mut one = |generated: usize, from_empty: bool| -> Result<Option<Metrics>> {
+        if from_empty {
+            session.forget()?;
+        }
         let outcome =
             session.measure(prompt, &options(generated), &mut |_| std::ops::ControlFlow::Continue(()))?;
         Ok((outcome.finish != Finish::Interrupted).then_some(outcome.metrics))
     };
     let generated = test.generated as usize;
-    if one(generated.min(WARM_STEPS))?.is_none() {
+    if one(generated.min(WARM_STEPS), true)?.is_none() {
         return Ok(None);
     }
     let mut all = Vec::new();
     for _ in 0..repetitions {
-        let Some(metrics) = one(generated)? else { return Ok(None) };
+        let Some(metrics) = one(generated, true)? else { return Ok(None) };
         report(Left::of(test), metrics.total);
         all.push(metrics);
     }
     let vram = all.last().and_then(|metrics| metrics.vram);
+    // As in a conversation, where the beginning of the prompt is there already.
+    let Some(again) = one(generated.min(WARM_STEPS), false)? else { return Ok(None) };
     let samples = all.iter().map(|metrics| metrics.total).collect();
-    Ok(Some(Measured { samples, answer: answer(&all), memory: memory(vram) }))
+    Ok(Some(Measured { samples, answer: answer(&all, &again), memory: memory(vram) }))
 }
 
 /// Greedy would be faster than what `run` does without being asked.
@@ -127,20 +131,25 @@ fn options(generated: usize) -> Options {
 }
 
 /// The middle of each figure.
-fn answer(all: &[Metrics]) -> Option<Answer> {
+fn answer(all: &[Metrics], again: &Metrics) -> Option<Answer> {
     let middle = |times: Vec<Duration>| {
         let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
         quantile(&seconds, 0.5).map(Duration::from_secs_f64)
     };
     let of = |figure: &dyn Fn(&Metrics) -> Option<Duration>| middle(all.iter().filter_map(figure).collect());
     Some(Answer {
-        // The first tokens may stand for no text yet.
-        ttft: of(&|m| m.ttft.or(Some(m.prefill)))?,
+        ttft: of(&|m| Some(first(m)))?,
         tpot_p50: of(&|m| m.steps.percentile(50)).unwrap_or_default(),
         tpot_p95: of(&|m| m.steps.percentile(95)).unwrap_or_default(),
         end_to_end: of(&|m| Some(m.total))?,
-        cache_hit: all.last().and_then(Metrics::cache_hit),
+        ttft_again: Some(first(again)),
+        cache_hit: again.cache_hit(),
     })
+}
+
+/// Time to the first token, which may stand for no text yet.
+fn first(metrics: &Metrics) -> Duration {
+    metrics.ttft.unwrap_or(metrics.prefill)
 }
 
 fn memory(vram: Option<u64>) -> Memory {

@@ -112,7 +112,8 @@ pub(crate) struct Answer {
     /// … and of the slow ones.
     pub(crate) tpot_p95: Duration,
     pub(crate) end_to_end: Duration,
-    /// The share of the prompt that was in the cache.
+    /// Time to the first token of the same prompt asked again, and the share of it that was in the cache then.
+    pub(crate) ttft_again: Option<Duration>,
     pub(crate) cache_hit: Option<f64>,
 }
 
@@ -246,6 +247,7 @@ pub(super) mod example {
                 tpot_p50: Duration::from_micros(12_500),
                 tpot_p95: Duration::from_millis(20),
                 end_to_end: Duration::from_secs(1),
+                ttft_again: Some(Duration::from_millis(15)),
                 cache_hit: Some(0.25),
             }),
             load: Load { cold: Some(Duration::from_millis(300)), warm: Some(Duration::from_millis(50)) },

@@ -90,7 +90,7 @@ impl Table {
             let needed: usize = columns.iter().map(|column| column.width + GAP.len()).sum();
             needed.saturating_sub(GAP.len()).saturating_sub(width)
         };
-        for title in ["cached", "in all", "TPOT p95", "params", "size"] {
+        for title in ["TTFT again", "in all", "TPOT p95", "params", "size"] {
             let at = self.columns.iter().position(|column| column.title == title);
             if let Some(at) = at.filter(|_| too_wide(&self.columns) > 0) {
                 self.columns.remove(at);
@@ -233,16 +233,15 @@ fn answer_columns() -> [Column; 5] {
             row.answer.as_ref().map_or_else(String::new, |a| brief(of(a)))
         })
     };
-    let cached = |row: &Row, _| {
-        let hit = row.answer.as_ref().and_then(|answer| answer.cache_hit);
-        hit.map_or_else(String::new, |hit| format!("{:.0}%", hit * 100.0))
+    let again = |row: &Row, _| {
+        row.answer.as_ref().and_then(|answer| answer.ttft_again).map_or_else(String::new, brief)
     };
     [
         time("TTFT", |answer| answer.ttft),
         time("TPOT", |answer| answer.tpot_p50),
         time("TPOT p95", |answer| answer.tpot_p95),
         time("in all", |answer| answer.end_to_end),
-        column("cached", 4, Align::Right, cached),
+        column("TTFT again", 10, Align::Right, again),
     ]
 }
 
@@ -352,7 +351,7 @@ pp60+tg40 @ d16     100.0  0.0%     80% bandwidth   400 ms  12.5 ms   20.0 ms
 
 * noisy: repetitions differ by more than ±3%; close other programs, or raise `-r`
 smollm2:135m: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.5 MB; GPU memory 1.0 MB
-a wider terminal, or `-o md`, also shows: cached, in all
+a wider terminal, or `-o md`, also shows: TTFT again, in all
 "
         );
     }
@@ -375,10 +374,10 @@ a wider terminal, or `-o md`, also shows: cached, in all
 CPU: AMD EPYC
 threads 2, batch 2048, ubatch 512
 
-model                           size  params    kv  test                  t/s  ±       baseline  roofline          TTFT     TPOT  TPOT p95   in all  cached
+model                           size  params    kv  test                  t/s  ±       baseline  roofline          TTFT     TPOT  TPOT p95   in all  TTFT again
 smollm2:135m                 96.6 MB  134.5M   f16  pp512               512.0  0.0%       1.00×   85% compute
 smollm2:135m                 96.6 MB  134.5M  q8_0  pp512               465.5  0.0%           -
-SmolLM2-135M-Instruct.Q4_1    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth   400 ms  12.5 ms   20.0 ms   1.00 s     25%
+SmolLM2-135M-Instruct.Q4_1    4.8 GB  134.5M   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth   400 ms  12.5 ms   20.0 ms   1.00 s     15.0 ms
 
 SmolLM2-135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
 "
@@ -396,7 +395,7 @@ smollm2:135m  q8_0  pp512               465.5  0.0%           -
 …struct.Q4_1   f16  pp60+tg40 @ d16     100.0  0.0%       0.95×   80% bandwidth   400 ms  12.5 ms
 
 SmolLM2-135M-Instruct.Q4_1: loaded in 0.05 s, cold in 0.30 s; memory 2.0 MB, peak 3.0 MB; GPU memory 1.0 MB
-a wider terminal, or `-o md`, also shows: cached, in all, TPOT p95, params, size
+a wider terminal, or `-o md`, also shows: TTFT again, in all, TPOT p95, params, size
 "
         );
     }
