@@ -23,4 +23,5 @@ mod sessions;
 mod show;
 mod support;
 mod terminal;
+mod tune;
 mod window;

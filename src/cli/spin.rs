@@ -17,12 +17,7 @@ pub(super) fn shorten_if_busy(argv: &[std::ffi::OsString]) {
     use std::os::unix::process::CommandExt;
 
     let said = ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"].iter().any(|name| std::env::var_os(name).is_some());
-    // Whoever started this program runs for a moment longer, which is not what is meant.
-    let is_busy = |moment: u64| {
-        std::thread::sleep(std::time::Duration::from_millis(moment));
-        is_busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
-    };
-    if said || ![0, 1, 2].into_iter().all(is_busy) {
+    if said || !others_run() {
         return;
     }
     let (Ok(program), Some(name)) = (std::env::current_exe(), argv.first()) else { return };
@@ -31,11 +26,26 @@ pub(super) fn shorten_if_busy(argv: &[std::ffi::OsString]) {
         std::process::Command::new(program).arg0(name).args(&argv[1..]).env("GOMP_SPINCOUNT", ROUNDS).exec();
 }
 
+/// Do others want the cores, for longer than a moment? Whoever started this program runs for one, which is not meant.
+#[cfg(target_os = "linux")]
+pub(super) fn others_run() -> bool {
+    [0, 1, 2].into_iter().all(|moment: u64| {
+        std::thread::sleep(std::time::Duration::from_millis(moment));
+        is_busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+    })
+}
+
 /// Does anybody else run at this moment, by the kernel's `/proc/stat`?
 #[cfg(target_os = "linux")]
 fn is_busy(stat: &str) -> bool {
     let running = stat.lines().find_map(|line| line.strip_prefix("procs_running ")?.trim().parse().ok());
     running.is_some_and(|running: u32| running > 1)
+}
+
+/// Elsewhere nobody knows.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn others_run() -> bool {
+    false
 }
 
 /// Elsewhere OpenMP is another library.

@@ -11,7 +11,7 @@ use super::pull::Found as Model;
 use super::room::Room;
 use super::tuned::{self, Choice, Entry, Key};
 use super::ui::{Bar, Ui};
-use super::{fit as fitting, load, pull, version};
+use super::{fit as fitting, load, pull, spin, version};
 use crate::engine::llama::Weights;
 use crate::engine::{BATCH, GpuLayers, KvType, LoadPlan, placement};
 use crate::error::Result;
@@ -65,7 +65,7 @@ fn clear(ui: &mut Ui, args: &TuneArgs, shape: Option<&Shape>) -> Result<()> {
     if args.json {
         let _ = ui.json(&serde_json::json!({ "forgotten": gone }));
     } else {
-        ui.note(&format!("forgotten: {}", Count(gone as u64, "choice")));
+        ui.status(&format!("forgotten: {}", Count(gone as u64, "choice")));
     }
     Ok(())
 }
@@ -78,6 +78,9 @@ fn tune(ui: &mut Ui, args: &TuneArgs, model: &Model, header: &Header, shape: &Sh
     let room = Room::on(args.device.as_deref());
     fit::plan(shape, room.view(), &Wish::of(&defaults, Some(longest)))
         .map_err(|too_big| too_big.error(|bytes| fitting::smaller(&model.name, shape, bytes)))?;
+    if spin::others_run() {
+        ui.status("others use this machine now: what is fastest may be something else when they do not");
+    }
     ui.stop_with_brake();
     let mut report = Tuning { ui, args, model, shape, longest }.measure(&defaults)?;
     let key = Key::here(shape, args.device.as_deref());
