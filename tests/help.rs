@@ -15,7 +15,7 @@ const COMPLETIONS: [(&str, &str); 5] = [
 ];
 
 /// The commands of the reference, in its order.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "chat",
     "pull",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 14] = [
     "show",
     "fit",
     "bench",
+    "tune",
     "rm",
     "quantize",
     "cache",

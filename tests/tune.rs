@@ -50,9 +50,17 @@ fn what_is_measured_is_remembered_and_used() {
     let home = home();
     let found = tune(&home, &["demo", "--seconds", "2"]);
     assert_eq!((&found["model"], &found["remembered"]), (&json!("demo"), &json!(true)));
-    let first = &found["steps"][0];
-    assert_eq!((&first["setting"], &first["value"]), (&json!("flash attention"), &json!("off")));
-    assert!(first["gain"].as_f64().is_some_and(|gain| gain > 0.0), "{first}");
+    for step in found["steps"].as_array().expect("steps") {
+        assert!(
+            step["setting"].is_string() && step["value"].is_string() && step["chosen"].is_boolean(),
+            "{step}"
+        );
+        assert!(step["gain"].as_f64().is_some_and(|gain| gain > 0.0), "{step}");
+    }
+    let named = |key: &str| {
+        found[key].as_array().expect("a list").iter().any(|each| each.to_string().contains("flash attention"))
+    };
+    assert!(named("steps") || named("left"), "{found}");
     let file = remembered(&home);
     let entry = &file["tuned"][0];
     for key in ["flash_attention", "threads", "threads_batch", "ubatch", "cpu_only"] {

@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(
             chosen(&found),
             [
-                ("flash attention", "off"),
                 ("threads", "2"),
                 ("threads for prompts", "8"),
+                ("flash attention", "off"),
                 ("micro-batch", "128")
             ]
         );
