@@ -147,6 +147,17 @@ fn what_cannot_be_measured_is_said_before_anything_is() {
 #[test]
 fn a_plot_is_a_drawing() {
     let ran = bench(&SHORT).args(["-d", "0,16", "--plot", "depth.svg"]).stdout_is(|_| true).run();
-    let drawing = std::fs::read_to_string(ran.home.path().join("depth.svg")).expect("a plot");
+    let path = ran.home.path().join("depth.svg");
+    let drawing = std::fs::read_to_string(&path).expect("a plot");
     assert!(drawing.starts_with("<svg") && drawing.contains("tg4"), "{drawing}");
+    #[cfg(unix)]
+    {
+        // As readable as any file made here.
+        let mode = |path: &std::path::Path| {
+            std::os::unix::fs::PermissionsExt::mode(&path.metadata().expect("a file").permissions())
+        };
+        let other = ran.home.path().join("other");
+        std::fs::write(&other, "").expect("a file");
+        assert_eq!(mode(&path), mode(&other));
+    }
 }

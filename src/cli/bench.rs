@@ -12,7 +12,7 @@ use super::args::BenchArgs;
 use super::pull::Found;
 use super::room::Room;
 use super::ui::{Bar, Ui};
-use super::{load, pull, tuned, version};
+use super::{load, pull, spin, tuned, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
 use crate::engine::{DeviceKind, Flash, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
@@ -56,6 +56,9 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
         for test in &tests {
             bench.left.add(Left::whole(*test, args.repetitions).times(model.plans.len() as u64));
         }
+    }
+    if spin::others_run() {
+        ui.status("others use this machine now: what is measured may be less than it can do");
     }
     ui.stop_with_brake();
     output.begin(ui);

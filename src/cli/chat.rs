@@ -345,7 +345,7 @@ impl<'u, E: Engine> Chat<'u, E> {
                 .hint("save under another name")
         })?;
         let before = before.map(|before| before.messages.len());
-        load::write_file(&path, &transcript::to_jsonl(self.session.messages()))?;
+        load::write_file(&path, &transcript::to_jsonl(self.session.messages()), load::Readers::Owner)?;
         let messages = |count: usize| Count(count as u64, "message");
         let replaced = before.map_or(String::new(), |count| format!(", in place of {}", messages(count)));
         self.ui.status(&format!("saved {} to `{file}`{replaced}", messages(self.session.messages().len())));

@@ -249,12 +249,25 @@ fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
     })
 }
 
+/// Who may read a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    Owner,
+    /// As the person's settings have it for any file.
+    Usual,
+}
+
 /// Write a file whole or not at all. One that is there keeps its place, also behind a link, and who may read it.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_file(path: &Path, text: &str, readers: Readers) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        if readers == Readers::Usual {
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        }
+        let mut file = builder.tempfile_in(folder)?;
         std::io::Write::write_all(&mut file, text.as_bytes())?;
         if let Ok(about) = fs::metadata(path) {
             file.as_file().set_permissions(about.permissions())?;

@@ -229,7 +229,7 @@ fn write(path: &Path, tuned: Vec<Entry>) -> Result<()> {
     }
     let text = serde_json::to_string_pretty(&File { version: VERSION, tuned })
         .map_err(|e| Error::failed(format!("cannot write `{}`: {e}", path.display())))?;
-    load::write_file(path, &(text + "\n"))
+    load::write_file(path, &(text + "\n"), load::Readers::Usual)
 }
 
 #[cfg(test)]

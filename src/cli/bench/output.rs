@@ -10,7 +10,7 @@ use super::plot;
 use super::row::{Planned, Row};
 use super::table::{Extras, Table};
 use crate::cli::args::{BenchArgs, OutputArg};
-use crate::cli::load;
+use crate::cli::load::{self, Readers};
 use crate::cli::ui::Ui;
 use crate::error::{Error, Result};
 
@@ -90,7 +90,7 @@ impl Output {
     /// Draw what there is.
     pub(super) fn draw(&self, ui: &mut Ui) -> Result<()> {
         let Some(path) = self.plot.as_deref().filter(|_| !self.rows.is_empty()) else { return Ok(()) };
-        load::write_file(path, &plot::svg(&self.rows)?)?;
+        load::write_file(path, &plot::svg(&self.rows)?, Readers::Usual)?;
         ui.status(&format!("plot: {}", path.display()));
         Ok(())
     }
