@@ -97,24 +97,17 @@ pub(super) fn sizes(
     Ok(fitting(prefill, decode, seconds, most))
 }
 
-/// By tokens per second of a prompt and of an answer. The shares of the time are those of a search with all settings:
-/// three times to a depth, some forty prompts and some thirty answers.
+/// By tokens per second of a prompt and of an answer. The shares of the time are those of a search with all settings: two or
+/// three times to a depth, some thirty prompts and answers, and some nine long prompts.
 fn fitting(prefill: f64, decode: f64, seconds: f64, most: u32) -> Sizes {
-    let within = |rate: f64, share: f64, tokens: &u32| f64::from(*tokens) <= rate * seconds * share;
-    let prompts = [512, 256, 128, 64, 32, 16];
-    let prompt =
-        prompts.into_iter().find(|n| 2 * n <= most && within(prefill, 0.012, n)).unwrap_or(8).min(most);
-    let answers = [64, 32, 16, 8];
-    let answer =
-        answers.into_iter().find(|n| 2 * n <= most && within(decode, 0.006, n)).unwrap_or(4).min(most);
-    let deep = |n: &u32| n + prompt.max(answer) <= most && within(prefill, 0.12, n);
-    Sizes {
-        prompt,
-        answer,
-        depth: DEPTHS.into_iter().find(deep).unwrap_or(0),
-        long_prompt: (4 * prompt).min(most),
-        rounds: 3,
-    }
+    let largest = |sizes: &[u32], rate: f64, share: f64, most: u32| {
+        sizes.iter().copied().find(|n| *n <= most && f64::from(*n) <= rate * seconds * share)
+    };
+    let prompt = largest(&[512, 256, 128, 64, 32, 16, 8], prefill, 0.012, most / 2).unwrap_or(4).min(most);
+    let answer = largest(&[64, 32, 16, 8], decode, 0.006, most / 2).unwrap_or(4).min(most);
+    let long_prompt = largest(&[2048, 1024, 512, 256], prefill, 0.025, most).unwrap_or(0);
+    let depth = largest(&DEPTHS, prefill, 0.13, most - prompt.max(answer)).unwrap_or(0);
+    Sizes { prompt, answer, depth, long_prompt, rounds: 3 }
 }
 
 #[cfg(test)]
@@ -125,15 +118,15 @@ mod tests {
     fn the_work_fits_the_time_and_the_window() {
         for (prefill, decode, seconds, most, expected) in [
             // A small model on a small machine.
-            (400.0, 100.0, 45.0, 8192, (128, 16, 2048, 512)),
-            (400.0, 100.0, 10.0, 8192, (32, 4, 256, 128)),
+            (400.0, 100.0, 45.0, 8192, (128, 16, 2048, 256)),
+            (400.0, 100.0, 10.0, 8192, (32, 4, 512, 0)),
             // A GPU.
             (20_000.0, 200.0, 45.0, 8192, (512, 32, 2048, 2048)),
             // A large model: answers are short, and the cache stays empty.
-            (8.0, 2.0, 45.0, 8192, (8, 4, 0, 32)),
+            (8.0, 2.0, 45.0, 8192, (4, 4, 0, 0)),
             // A window that is soon full.
-            (400.0, 100.0, 45.0, 512, (128, 16, 256, 512)),
-            (400.0, 100.0, 45.0, 16, (8, 8, 0, 16)),
+            (400.0, 100.0, 45.0, 512, (128, 16, 256, 256)),
+            (400.0, 100.0, 45.0, 16, (8, 8, 0, 0)),
         ] {
             let sizes = fitting(prefill, decode, seconds, most);
             let found = (sizes.prompt, sizes.answer, sizes.depth, sizes.long_prompt);
