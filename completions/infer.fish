@@ -200,12 +200,12 @@ complete -c infer -n "__fish_infer_using_subcommand doctor" -s v -l verbose -d '
 complete -c infer -n "__fish_infer_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c infer -n "__fish_infer_using_subcommand bench" -s p -l prompt -d 'Prompts to evaluate, tokens; 0 for none' -r
 complete -c infer -n "__fish_infer_using_subcommand bench" -s g -s n -l gen -d 'Tokens to generate; 0 for none' -r
-complete -c infer -n "__fish_infer_using_subcommand bench" -s d -l depth -d 'Tokens in the cache before each test' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s d -l depth -d 'Tokens in the cache before each test [default: 0,2048, as far as the model\'s context reaches]' -r
 complete -c infer -n "__fish_infer_using_subcommand bench" -s a -l answer -d 'A whole answer: tokens of the prompt and of the answer (repeatable); `0+0` for none' -r
 complete -c infer -n "__fish_infer_using_subcommand bench" -s r -l repetitions -d 'Repetitions of each test' -r
 complete -c infer -n "__fish_infer_using_subcommand bench" -s t -l threads -d 'Threads [default: the cores that this process may use]' -r
-complete -c infer -n "__fish_infer_using_subcommand bench" -s b -l batch -d 'Tokens of one evaluation' -r
-complete -c infer -n "__fish_infer_using_subcommand bench" -s u -l ubatch -d 'Tokens of a micro-batch' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s b -l batch -d 'Tokens of one evaluation [default: 512, or the micro-batch if that is larger]' -r
+complete -c infer -n "__fish_infer_using_subcommand bench" -s u -l ubatch -d 'Tokens of a micro-batch, at most those of one evaluation [default: 512]' -r
 complete -c infer -n "__fish_infer_using_subcommand bench" -l kv -d 'Types of the KV cache' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"

@@ -101,6 +101,22 @@ fn ctrl_c_keeps_the_rows_that_are_there() {
 }
 
 #[test]
+fn a_reader_that_is_gone_ends_it() {
+    // The last test would take minutes.
+    bench(&["-p", "8,16,32", "-g", "100000", "-a", "0+0", "-r", "50", "-d", "0", "-o", "jsonl"])
+        .hang_up_after(10)
+        .stdout_is(|_| true)
+        .run();
+}
+
+#[test]
+fn an_error_is_an_object_where_rows_would_be() {
+    let ran = bench(&["-o", "json", "--device", "cuda7"]).stdout_is(|_| true).status(1).run();
+    let error: Value = serde_json::from_str(&ran.stdout).expect("an object");
+    assert!(error["error"]["message"].as_str().is_some_and(|text| text.starts_with("no device `cuda7`")));
+}
+
+#[test]
 fn a_baseline_is_compared_row_by_row() {
     let before = measured(&SHORT);
     let with = |factor: f64| {

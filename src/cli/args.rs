@@ -12,7 +12,7 @@ use crate::model::recipe::Target;
 mod bench;
 mod tune;
 
-pub(crate) use bench::{BenchArgs, OutputArg};
+pub(crate) use bench::{BenchArgs, FlashArg, OutputArg};
 pub(crate) use tune::TuneArgs;
 
 const EXAMPLES: &str = "\

@@ -8,20 +8,18 @@ use self::limits::Limits;
 use self::output::Output;
 use self::row::{About, Environment, Load, Planned, Row, Settings, Test};
 use self::work::Left;
-use super::args::BenchArgs;
+use super::args::{BenchArgs, FlashArg};
 use super::pull::Found;
 use super::room::Room;
 use super::ui::{Bar, Ui};
 use super::{load, pull, spin, tuned, version};
 use crate::engine::llama::{LLAMA_CPP_BUILD, Weights};
-use crate::engine::{DeviceKind, Flash, LoadPlan, placement};
+use crate::engine::{DeviceKind, Flash, KvType, LoadPlan, placement};
 use crate::error::{Error, Kind, Result};
-use crate::human::Seconds;
 use crate::machine;
 use crate::model::gguf::Header;
 use crate::model::page_cache;
 
-#[allow(dead_code, reason = "called when a terminal shows them")]
 mod bars;
 mod baseline;
 mod json;
@@ -30,7 +28,6 @@ mod markdown;
 mod measure;
 mod names;
 mod output;
-#[allow(dead_code, reason = "called when `--plot` is there")]
 mod plot;
 pub(super) mod row;
 mod settings;
@@ -39,21 +36,20 @@ mod work;
 
 pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     version::advise_rebuild(ui);
-    let tests = work::tests(args);
-    if tests.is_empty() {
+    if work::tests(args, u64::MAX).is_empty() {
         return Err(Error::usage("no test is left").hint("`infer bench MODEL` alone runs the usual ones"));
     }
     if let Some(device) = &args.device {
         placement::named(device)?;
     }
-    let find = |name: &String| Model::find(ui, name, args, largest(&tests));
+    let find = |name: &String| Model::find(ui, name, args);
     let models = args.models.iter().map(find).collect::<Result<Vec<_>>>()?;
-    let planned: Vec<Planned> = models.iter().flat_map(|model| model.planned(&tests)).collect();
+    let planned: Vec<Planned> = models.iter().flat_map(Model::planned).collect();
     let mut output = Output::new(args, &planned, ui.columns())?;
     let mut bench =
         Bench { args, environment: environment(), left: Left::default(), prefill: None, decode: None };
     for model in &models {
-        for test in &tests {
+        for test in &model.tests {
             bench.left.add(Left::whole(*test, args.repetitions).times(model.plans.len() as u64));
         }
     }
@@ -62,7 +58,7 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
     }
     ui.stop_with_brake();
     output.begin(ui);
-    let measured = models.iter().try_for_each(|model| bench.model(ui, model, &tests, &mut output));
+    let measured = models.iter().try_for_each(|model| bench.model(ui, model, &mut output));
     output.end(ui);
     // What was measured stands on stdout already, in its form; an error does not belong there.
     let drawn = output.draw(ui);
@@ -73,46 +69,46 @@ pub(crate) fn run(ui: &mut Ui, args: &BenchArgs) -> Result<()> {
 struct Model {
     found: Found,
     header: Header,
-    layers: u64,
+    tests: Vec<Test>,
     plans: Vec<LoadPlan>,
 }
 
 impl Model {
-    fn find(ui: &mut Ui, name: &str, args: &BenchArgs, window: u32) -> Result<Self> {
+    fn find(ui: &mut Ui, name: &str, args: &BenchArgs) -> Result<Self> {
         let found = pull::obtain(ui, name, args.yes)?;
         let header = Header::open(&found.path)?.with_parts(&found.path)?;
         header.check_runnable(&found.path)?;
-        load::check_positions(&header, window)?;
         let shape = header.shape();
-        for kv in &args.kv {
-            load::kv::choose(ui, *kv, &shape)?;
-        }
+        let tests = work::tests(args, shape.context.unwrap_or(0));
+        let window = tests.iter().map(|test| work::window(*test)).max().unwrap_or(0);
+        load::check_positions(&header, window)?;
+        let kvs = args.kv.iter().map(|kv| load::kv::choose(ui, *kv, &shape)).collect::<Result<Vec<_>>>()?;
         let room = Room::on(args.device.as_deref());
-        let usual = LoadPlan {
-            device: args.device.clone(),
-            ..LoadPlan::usual(window, args.kv[0].into(), machine::threads())
-        };
+        let usual =
+            LoadPlan { device: args.device.clone(), ..LoadPlan::usual(window, kvs[0], machine::threads()) };
         let threads_said = !args.threads.is_empty();
         let (usual, _, is_tuned) =
             load::plan::tuned_or_usual(ui, &found.name, &shape, usual, threads_said, Some(window), &room)?;
         if is_tuned {
             ui.detail(&format!("{name}: tuned: {}", tuned::words(&usual)));
         }
-        let plans = work::plans(args, &usual);
+        let plans = work::plans(args, &usual, &kvs)?;
+        if plans.iter().any(|plan| plan.kv != KvType::F16) && args.flash.contains(&FlashArg::Off) {
+            ui.note("flash: always on where the KV cache is quantized, nothing else can read that");
+        }
         for plan in &plans {
             load::plan::fitted(&found.name, &shape, plan, Some(window), &room)?;
         }
-        let layers = shape.layers.unwrap_or(0) + 1;
-        Ok(Self { found, header, layers, plans })
+        Ok(Self { found, header, tests, plans })
     }
 
-    fn planned<'a>(&'a self, tests: &'a [Test]) -> impl Iterator<Item = Planned> + 'a {
+    fn planned(&self) -> impl Iterator<Item = Planned> {
         let planned = |plan: &LoadPlan, test: Test| Planned {
             model: self.found.name.clone(),
             settings: chosen(plan),
             test,
         };
-        self.plans.iter().flat_map(move |plan| tests.iter().map(move |test| planned(plan, *test)))
+        self.plans.iter().flat_map(move |plan| self.tests.iter().map(move |test| planned(plan, *test)))
     }
 }
 
@@ -136,21 +132,20 @@ struct InMemory {
 }
 
 impl Bench<'_> {
-    fn model(&mut self, ui: &mut Ui, model: &Model, tests: &[Test], output: &mut Output) -> Result<()> {
+    /// All tests of a model, until nobody reads any more.
+    fn model(&mut self, ui: &mut Ui, model: &Model, output: &mut Output) -> Result<()> {
         let mut limits = Limits::new(&model.header);
         let mut loaded: Option<InMemory> = None;
         for plan in &model.plans {
-            // Other weights lie elsewhere; all the rest is a matter of the context.
-            let is_there = loaded
-                .as_ref()
-                .is_some_and(|loaded| (loaded.plan.gpu_layers, loaded.plan.kv) == (plan.gpu_layers, plan.kv));
-            let here = match loaded.take().filter(|_| is_there) {
+            let here = match loaded.take().filter(|here| lies_as(plan, &here.plan)) {
                 Some(here) => here,
                 None => load_twice(ui, model, plan.clone())?,
             };
-            let is_on_gpu = u64::try_from(here.weights.gpu_layers).is_ok_and(|layers| layers >= model.layers);
-            for test in tests {
-                let roofline = limits.of(*test, plan, is_on_gpu, &ui.brake())?;
+            for test in &model.tests {
+                if ui.is_closed() {
+                    return Ok(());
+                }
+                let roofline = limits.of(ui, *test, plan, here.weights.is_whole_on_gpu);
                 let row = Row { roofline, ..self.test(ui, &here, plan, *test)? };
                 output.row(ui, row);
             }
@@ -203,8 +198,16 @@ impl Bench<'_> {
 
     fn show(&self, bar: &Bar, name: &str, test: Test) {
         let left = self.left.time(self.prefill, self.decode);
-        let left = left.map(|left| format!(", about {} left", Seconds(left.as_secs_f64().ceil())));
+        let left = left.map(|left| format!(", about {} left", about(left)));
         bar.say(&format!("{name}: {test}{}", left.unwrap_or_default()));
+    }
+}
+
+/// No more than can be known.
+fn about(time: Duration) -> String {
+    match time.as_secs() + 1 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
     }
 }
 
@@ -239,9 +242,14 @@ fn timed(ui: &Ui, path: &std::path::Path, plan: &LoadPlan) -> Result<(Weights, D
     Ok((weights, started.elapsed()))
 }
 
-/// The window of the largest test.
-fn largest(tests: &[Test]) -> u32 {
-    tests.iter().map(|test| work::window(*test)).max().unwrap_or(0)
+/// Would the weights lie where they lie for the other plan? On a GPU they share the memory with cache and buffers; all else
+/// is a matter of the context.
+fn lies_as(plan: &LoadPlan, other: &LoadPlan) -> bool {
+    let shares = |plan: &LoadPlan| {
+        let on_gpu = placement::uses_gpu(plan.device.as_deref(), plan.gpu_layers);
+        on_gpu.then_some((plan.kv, plan.ubatch, plan.flash))
+    };
+    plan.gpu_layers == other.gpu_layers && shares(plan) == shares(other)
 }
 
 fn chosen(plan: &LoadPlan) -> Settings {
@@ -277,5 +285,19 @@ fn environment() -> Environment {
         cpu_info: described(DeviceKind::Cpu),
         gpu_info: described(DeviceKind::Gpu),
         infer_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_wait_is_a_round_number() {
+        for (millis, expected) in
+            [(0, "1 s"), (41_200, "42 s"), (118_999, "119 s"), (119_000, "2 min"), (3_599_000, "60 min")]
+        {
+            assert_eq!(about(Duration::from_millis(millis)), expected);
+        }
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn run(argv: &[OsString]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error, json),
     };
+    let json = json || matches!(&cli.command, Some(Command::Bench(bench)) if bench.prints_json());
     if matches!(
         cli.command,
         Some(

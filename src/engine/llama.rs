@@ -42,6 +42,8 @@ pub(crate) struct Weights {
     pub(super) context: sys::llama_context_params,
     /// Layers on a GPU, where there is one.
     pub(crate) gpu_layers: i32,
+    /// Nothing of it stayed with the CPU but the table that tokens are looked up in.
+    pub(crate) is_whole_on_gpu: bool,
     /// The GPUs before the model came.
     vram: Vram,
 }
@@ -71,7 +73,8 @@ impl Weights {
             GpuLayers::Auto | GpuLayers::All => -1,
             GpuLayers::Count(n) => i32::try_from(n).unwrap_or(i32::MAX),
         };
-        if plan.gpu_layers == GpuLayers::Auto && uses_gpu(plan.device.as_deref(), plan.gpu_layers) {
+        let on_gpu = uses_gpu(plan.device.as_deref(), plan.gpu_layers);
+        if plan.gpu_layers == GpuLayers::Auto && on_gpu {
             placement.fit(&file, &mut params, &mut context)?;
         }
         let mut report = Report { progress, stopped: false };
@@ -89,12 +92,15 @@ impl Weights {
         };
         // SAFETY: the model is valid; its vocabulary lives as long.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
+        // SAFETY: a plain getter on a valid model.
+        let layers = unsafe { sys::llama_model_n_layer(model.as_ptr()) };
         let weights = Self {
             model,
             vocab: NonNull::new(vocab.cast_mut())
                 .ok_or_else(|| Error::failed("the model has no vocabulary"))?,
             context,
             gpu_layers: params.n_gpu_layers,
+            is_whole_on_gpu: on_gpu && is_whole(params.n_gpu_layers, layers) && !placement.holds_back(),
             vram,
         };
         weights.refuse_what_cannot_generate(path)?;
@@ -605,6 +611,11 @@ impl Engine for Llama<'_> {
         // SAFETY: the context has a last output row: it is where the logits came from.
         Ok(unsafe { sampler.sample(self.context.as_ptr()) })
     }
+}
+
+/// Are so many layers all of them? A negative number means that, and the output counts as one.
+fn is_whole(on_gpu: i32, layers: i32) -> bool {
+    on_gpu < 0 || on_gpu > layers
 }
 
 fn context_params(plan: &LoadPlan) -> sys::llama_context_params {

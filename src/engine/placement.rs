@@ -89,6 +89,11 @@ impl Placement {
         }
     }
 
+    /// Do tensors stay with the CPU whose layer is on a GPU, such as experts?
+    pub(super) fn holds_back(&self) -> bool {
+        self.overrides.first().is_some_and(|first| !first.pattern.is_null())
+    }
+
     /// As many layers on the GPU as fit, the rest on the CPU.
     pub(super) fn fit(
         &mut self,

@@ -37,8 +37,8 @@ pub(crate) struct BenchArgs {
         value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) generate: Vec<u32>,
 
-    /// Tokens in the cache before each test
-    #[arg(help_heading = "Tests", short, long, value_name = "N,…", default_value = "0", value_delimiter = ',',
+    /// Tokens in the cache before each test [default: 0,2048, as far as the model's context reaches]
+    #[arg(help_heading = "Tests", short, long, value_name = "N,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
     pub(crate) depth: Vec<u32>,
 
@@ -56,12 +56,12 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Vec<u16>,
 
-    /// Tokens of one evaluation
+    /// Tokens of one evaluation [default: 512, or the micro-batch if that is larger]
     #[arg(help_heading = "Settings", short, long, value_name = "N,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: Vec<u32>,
 
-    /// Tokens of a micro-batch
+    /// Tokens of a micro-batch, at most those of one evaluation [default: 512]
     #[arg(help_heading = "Settings", short, long, value_name = "N,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) ubatch: Vec<u32>,
@@ -119,6 +119,13 @@ pub(crate) struct BenchArgs {
     /// Draw tokens per second over depth into this file
     #[arg(help_heading = "Output", long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub(crate) plot: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// Would a program read the rows as JSON?
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json || matches!(self.output, OutputArg::Json | OutputArg::Jsonl)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::row::Test;
+use crate::cli::ui::Ui;
 use crate::engine::{Device, DeviceKind, LoadPlan, bandwidth, placement, throughput};
 use crate::error::Result;
 use crate::model::gguf::Header;
@@ -14,6 +15,8 @@ pub(super) struct Limits {
     matrices: Vec<throughput::Matrix>,
     /// What was measured, by where and with how many threads.
     measured: Vec<(Option<String>, usize, Machine)>,
+    /// It cannot be measured, which was said.
+    has_failed: bool,
 }
 
 impl Limits {
@@ -21,25 +24,33 @@ impl Limits {
         let shape = header.shape();
         let model = Roofline::new(header, &shape);
         let matrices = model.matrices();
-        Self { bytes: shape.tensor_bytes, matrices, model, measured: Vec::new() }
+        Self { bytes: shape.tensor_bytes, matrices, model, measured: Vec::new(), has_failed: false }
     }
 
-    /// The most that a test could reach; `None` where layers are spread over devices, or the brake stopped it.
+    /// The most that a test could reach; `None` where layers are spread over devices, or where that is not known.
     pub(super) fn of(
         &mut self,
+        ui: &mut Ui,
         test: Test,
         plan: &LoadPlan,
-        all_on_gpu: bool,
-        brake: &AtomicBool,
-    ) -> Result<Option<Limit>> {
+        is_whole_on_gpu: bool,
+    ) -> Option<Limit> {
         let gpu = gpu(plan);
-        if gpu.is_some() && !all_on_gpu {
-            return Ok(None);
+        if self.has_failed || (gpu.is_some() && !is_whole_on_gpu) {
+            return None;
         }
-        let prefill = self.machine(gpu.as_ref(), plan.threads_batch, brake)?;
-        let decode = self.machine(gpu.as_ref(), plan.threads, brake)?;
-        let (Some(prefill), Some(decode)) = (prefill, decode) else { return Ok(None) };
-        Ok(Some(limit(&self.model, test, plan, &prefill, &decode)))
+        let brake = ui.brake();
+        let mut with = |threads| self.machine(gpu.as_ref(), threads, &brake);
+        match with(plan.threads_batch).and_then(|prefill| Ok(prefill.zip(with(plan.threads)?))) {
+            Ok(machines) => {
+                machines.map(|(prefill, decode)| limit(&self.model, test, plan, &prefill, &decode))
+            }
+            Err(error) => {
+                ui.note(&format!("roofline: not known here: {}", error.message));
+                self.has_failed = true;
+                None
+            }
+        }
     }
 
     fn machine(

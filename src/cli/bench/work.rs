@@ -5,29 +5,53 @@ use std::time::Duration;
 use super::row::{Kind, Test};
 use crate::cli::args::BenchArgs;
 use crate::engine::{Flash, GpuLayers, KvType, LoadPlan};
+use crate::error::{Error, Result};
+use crate::human::Thousands;
+
+/// The depths that are measured when none is asked for.
+const DEPTHS: [u32; 2] = [0, 2048];
+
+/// The most settings of one run; nobody would wait for more.
+const MOST_PLANS: usize = 1000;
 
 /// Plans for all that the lists of settings combine to, those with the same weights and cache next to each other. The
 /// window is left to each test.
-pub(super) fn plans(args: &BenchArgs, usual: &LoadPlan) -> Vec<LoadPlan> {
-    let or = |list: &[u32], usual: u32| if list.is_empty() { vec![usual] } else { list.to_vec() };
-    let kvs: Vec<KvType> = args.kv.iter().map(|kv| (*kv).into()).collect();
+pub(super) fn plans(args: &BenchArgs, usual: &LoadPlan, kvs: &[KvType]) -> Result<Vec<LoadPlan>> {
+    let lists = [kvs.len(), args.flash.len(), args.threads.len(), args.gpu_layers.len()];
+    let batches = [args.batch.len(), args.ubatch.len()];
+    let all = lists.iter().chain(&batches).fold(1_usize, |all, list| all.saturating_mul((*list).max(1)));
+    if all > MOST_PLANS {
+        let message = format!("the lists combine to {} settings", Thousands(all as u64));
+        return Err(Error::usage(message).hint(format!("give up to {MOST_PLANS} at a time")));
+    }
     let threads: Vec<usize> = args.threads.iter().copied().map(usize::from).collect();
     let flash: Vec<Flash> = args.flash.iter().map(|flash| (*flash).into()).collect();
     let mut plans: Vec<LoadPlan> = vec![LoadPlan { device: args.device.clone(), ..usual.clone() }];
     vary(&mut plans, &args.gpu_layers, |plan, layers: GpuLayers| plan.gpu_layers = layers);
-    vary(&mut plans, &kvs, |plan, kv| plan.kv = kv);
-    vary(&mut plans, &flash, |plan, flash| plan.flash = flash);
+    vary(&mut plans, kvs, |plan, kv| plan.kv = kv);
+    // Nothing else can read a quantized cache.
+    let readable = |plan: &LoadPlan, flash| {
+        if flash == Flash::Off && plan.kv != KvType::F16 { Flash::On } else { flash }
+    };
+    vary(&mut plans, &flash, |plan, flash| plan.flash = readable(plan, flash));
     vary(&mut plans, &threads, |plan, threads| (plan.threads, plan.threads_batch) = (threads, threads));
-    vary(&mut plans, &or(&args.batch, usual.batch), |plan, batch| plan.batch = batch);
-    // A micro-batch is never larger than its batch; where both are lists, that can leave a pair twice.
-    vary(&mut plans, &or(&args.ubatch, usual.ubatch), |plan, ubatch| plan.ubatch = ubatch.min(plan.batch));
+    vary(&mut plans, &args.batch, |plan, batch| plan.batch = batch);
+    let grows = args.batch.is_empty();
+    vary(&mut plans, &args.ubatch, |plan, ubatch| {
+        plan.ubatch = ubatch;
+        plan.batch = if grows { plan.batch.max(ubatch) } else { plan.batch };
+    });
+    for plan in &mut plans {
+        plan.ubatch = plan.ubatch.min(plan.batch);
+    }
+    // What had to be made equal is measured once.
     let mut once: Vec<LoadPlan> = Vec::new();
     for plan in plans {
         if !once.contains(&plan) {
             once.push(plan);
         }
     }
-    once
+    Ok(once)
 }
 
 /// Each plan once with each of the values, or as it was where there is none.
@@ -43,10 +67,11 @@ fn vary<T: Copy>(plans: &mut Vec<LoadPlan>, values: &[T], set: impl Fn(&mut Load
     *plans = plans.iter().flat_map(|plan| values.iter().map(move |value| with(plan, *value))).collect();
 }
 
-/// The tests, depth by depth.
-pub(super) fn tests(args: &BenchArgs) -> Vec<Test> {
+/// The tests, depth by depth, for a model with a context of so many tokens.
+pub(super) fn tests(args: &BenchArgs, context: u64) -> Vec<Test> {
     let mut tests = Vec::new();
-    for &depth in &args.depth {
+    let depths = if args.depth.is_empty() { DEPTHS.to_vec() } else { args.depth.clone() };
+    for depth in depths {
         let test = |kind, prompt, generated| Test { kind, prompt, generated, depth };
         tests.extend(args.prompt.iter().map(|&n| test(Kind::Prefill, n, 0)));
         tests.extend(args.generate.iter().map(|&n| test(Kind::Decode, 0, n)));
@@ -55,7 +80,9 @@ pub(super) fn tests(args: &BenchArgs) -> Vec<Test> {
             tests.extend(args.answer.iter().map(|&(prompt, answer)| test(Kind::Answer, prompt, answer)));
         }
     }
-    tests.retain(|test| test.prompt + test.generated > 0);
+    let reaches =
+        |test: Test| !args.depth.is_empty() || test.depth == 0 || u64::from(window(test)) <= context;
+    tests.retain(|test| test.prompt + test.generated > 0 && reaches(*test));
     tests
 }
 
@@ -140,7 +167,9 @@ mod unit {
     #[test]
     fn lists_are_combined_each_value_with_each() {
         let shown = |line: &str| -> Vec<String> {
-            let plans = plans(&args(line), &usual());
+            let args = args(line);
+            let kvs: Vec<KvType> = args.kv.iter().map(|kv| (*kv).into()).collect();
+            let plans = plans(&args, &usual(), &kvs).unwrap();
             let show =
                 |p: &LoadPlan| format!("{:?} {} {} {}/{}", p.gpu_layers, p.kv, p.threads, p.batch, p.ubatch);
             plans.iter().map(show).collect()
@@ -157,13 +186,40 @@ mod unit {
     }
 
     #[test]
+    fn what_cannot_be_is_made_what_can() {
+        let shown = |line: &str| -> Vec<String> {
+            let args = args(line);
+            let kvs: Vec<KvType> = args.kv.iter().map(|kv| (*kv).into()).collect();
+            let plans = plans(&args, &usual(), &kvs).unwrap();
+            plans.iter().map(|p| format!("{} {:?} {}/{}", p.kv, p.flash, p.batch, p.ubatch)).collect()
+        };
+        assert_eq!(shown("m -u 1024,64"), ["f16 Auto 1024/1024", "f16 Auto 512/64"]);
+        assert_eq!(shown("m -b 256 -u 1024,64"), ["f16 Auto 256/256", "f16 Auto 256/64"]);
+        assert_eq!(
+            shown("m --kv f16,q8_0 --flash on,off"),
+            ["f16 On 512/512", "f16 Off 512/512", "q8_0 On 512/512"]
+        );
+    }
+
+    #[test]
+    fn nobody_waits_for_too_many_settings() {
+        let list = |len: u32| (1..=len).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let args = args(&format!("m -t {} -b {} -u {}", list(1000), list(1000), list(1000)));
+        let error = plans(&args, &usual(), &[KvType::F16]).unwrap_err();
+        assert_eq!(error.message, "the lists combine to 1,000,000,000 settings");
+    }
+
+    #[test]
     fn tests_go_depth_by_depth() {
-        let shown =
-            |line: &str| -> Vec<String> { tests(&args(line)).iter().map(ToString::to_string).collect() };
-        assert_eq!(shown("m"), ["pp512", "tg128", "pp512+tg128"]);
+        let shown = |line: &str| -> Vec<String> {
+            tests(&args(line), 2200).iter().map(ToString::to_string).collect()
+        };
+        // Of the usual tests those that the context has room for, and all that are asked for.
+        assert_eq!(shown("m"), ["pp512", "tg128", "pp512+tg128", "tg128 @ d2048"]);
+        assert_eq!(shown("m -g 8 -p 0 -d 4096"), ["tg8 @ d4096"]);
         assert_eq!(shown("m -p 0 -g 8,16 -d 0,64 -a 0+0"), ["tg8", "tg16", "tg8 @ d64", "tg16 @ d64"]);
         assert_eq!(shown("m -p 32 -n 0 -d 64 -a 8+8"), ["pp32 @ d64"]);
-        assert_eq!(window(tests(&args("m -p 32 -d 64"))[0]), 96);
+        assert_eq!(window(tests(&args("m -p 32 -d 64"), 0)[0]), 96);
     }
 
     #[test]

@@ -155,3 +155,10 @@ fn loading_stops_when_it_is_told_to_and_names_what_is_wrong() {
     let error = Weights::load(Path::new(DEMO), &nowhere, &mut |_| ControlFlow::Continue(())).err().unwrap();
     assert_eq!(error.message, "no device `cuda7`; this build sees `cpu`");
 }
+
+#[test]
+fn all_layers_are_said_in_more_than_one_way() {
+    for (on_gpu, expected) in [(-1, true), (-2, true), (31, true), (33, true), (30, false), (0, false)] {
+        assert_eq!(is_whole(on_gpu, 30), expected, "{on_gpu}");
+    }
+}
