@@ -120,16 +120,21 @@ impl Tuning<'_> {
         let seconds = f64::from(self.args.seconds);
         let began = Instant::now();
         let start = place.as_ref().filter(|step| step.chosen).map_or(start.clone(), |_| on_cpu(&start));
-        let sizes = contexts::sizes(&weights, &start, seconds, self.longest, self.ui.brake())?;
-        let mut contexts =
-            Contexts::new(&weights, sizes.window(), self.most_contexts(sizes), self.ui.brake());
-        let bar = self.ui.watching();
-        let clock = &mut |plan: &LoadPlan, test: Test| {
-            say(&bar, &self.model.name, plan, test);
-            contexts.time(plan, test)
-        };
         let is_late = || began.elapsed() > Duration::from_secs_f64(seconds * SEARCHING);
-        let mut found = search::search(&start, &machine::thread_counts(), sizes, clock, &is_late)?;
+        let threads = machine::thread_counts();
+        let bar = self.ui.watching();
+        let name = &self.model.name;
+        let sizes = contexts::sizes(&weights, &start, seconds, self.longest, self.ui.brake())?;
+        let mut contexts = self.contexts(&weights, sizes);
+        let found = Found::nothing(start);
+        let clock = &mut |plan: &LoadPlan, test: Test| timed(&bar, name, &mut contexts, plan, test);
+        let found = search::search(&search::THREADS, found, &threads, sizes, clock, &is_late)?;
+        drop(contexts);
+        // With other threads more may fit into the time.
+        let sizes = contexts::sizes(&weights, &found.best, seconds, self.longest, self.ui.brake())?;
+        let mut contexts = self.contexts(&weights, sizes);
+        let clock = &mut |plan: &LoadPlan, test: Test| timed(&bar, name, &mut contexts, plan, test);
+        let mut found = search::search(&search::OTHERS, found, &threads, sizes, clock, &is_late)?;
         found.steps.splice(0..0, place);
         let on_gpu = placement::uses_gpu(self.args.device.as_deref(), found.best.gpu_layers);
         let kv = if on_gpu { self.kv(&found.best, sizes, clock)? } else { None };
@@ -163,12 +168,10 @@ impl Tuning<'_> {
 
     /// The times of one plan, without another to take turns with.
     fn alone(&mut self, weights: &Weights, plan: &LoadPlan, sizes: Sizes) -> Result<Vec<search::Times>> {
-        let mut contexts = Contexts::new(weights, sizes.window(), 2, self.ui.brake());
+        let mut contexts = self.contexts(weights, sizes);
         let bar = self.ui.watching();
-        let clock = &mut |plan: &LoadPlan, test: Test| {
-            say(&bar, &self.model.name, plan, test);
-            contexts.time(plan, test)
-        };
+        let clock =
+            &mut |plan: &LoadPlan, test: Test| timed(&bar, &self.model.name, &mut contexts, plan, test);
         let plans = std::slice::from_ref(plan);
         let mut times = search::interleaved(plans, &sizes.tests(), sizes.rounds, clock)?;
         Ok(times.pop().unwrap_or_default())
@@ -185,12 +188,13 @@ impl Tuning<'_> {
         Ok(gain.is_clear().then(|| gain.median()))
     }
 
-    /// How many contexts there is memory for, up to what is of use.
-    fn most_contexts(&self, sizes: Sizes) -> usize {
-        let each =
-            self.shape.cache.bytes(sizes.window().into(), BATCH.into(), KvType::F16).saturating_mul(2).max(1);
+    /// As many contexts as there is memory for, up to what is of use.
+    fn contexts<'w>(&self, weights: &'w Weights, sizes: Sizes) -> Contexts<'w> {
+        let window = sizes.window();
+        let each = self.shape.cache.bytes(window.into(), BATCH.into(), KvType::F16).saturating_mul(2).max(1);
         let free = machine::memory_available().unwrap_or(u64::MAX) / 2;
-        usize::try_from(free / each).unwrap_or(usize::MAX).clamp(2, 4)
+        let most = usize::try_from(free / each).unwrap_or(usize::MAX).clamp(2, 4);
+        Contexts::new(weights, window, most, self.ui.brake())
     }
 }
 
@@ -198,8 +202,10 @@ fn on_cpu(plan: &LoadPlan) -> LoadPlan {
     LoadPlan { gpu_layers: GpuLayers::Count(0), ..plan.clone() }
 }
 
-fn say(bar: &Bar, name: &str, plan: &LoadPlan, test: Test) {
+/// The time of a piece of work, and words about it meanwhile.
+fn timed(bar: &Bar, name: &str, contexts: &mut Contexts, plan: &LoadPlan, test: Test) -> Result<Duration> {
     bar.say(&format!("{name}: {test} with {}", tuned::words(plan)));
+    contexts.time(plan, test)
 }
 
 /// Compare what was found with the defaults, and keep those where it is not faster clearly.

@@ -31,7 +31,7 @@ pub(crate) struct TuneArgs {
     pub(crate) dry_run: bool,
 
     /// About how long to measure; with less time prompts are shorter and caches less deep
-    #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u32).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
 
     /// Use this device and fail if it isn't there, such as `cuda`, `cuda1` or `cpu`

@@ -55,16 +55,15 @@ impl Sizes {
 }
 
 /// A setting: its name, other values for it, and what tells them apart.
-struct Setting {
+pub(super) struct Setting {
     name: &'static str,
     others: fn(&LoadPlan, &[usize], Sizes) -> Vec<LoadPlan>,
     value: fn(&LoadPlan) -> String,
     tests: fn(Sizes) -> Vec<Test>,
 }
 
-/// In this order: with the right threads all else is measured with less noise, and what needs much in the cache comes last,
-/// because it takes time to get there and the comparison at the end begins there.
-const SETTINGS: [Setting; 4] = [
+/// Threads come first: with the right ones all else is measured with less noise, and in less time.
+pub(super) const THREADS: [Setting; 2] = [
     Setting {
         name: "threads",
         others: |best, threads, _| {
@@ -81,6 +80,10 @@ const SETTINGS: [Setting; 4] = [
         value: |plan| plan.threads_batch.to_string(),
         tests: |sizes| vec![sizes.prefill(0)],
     },
+];
+
+/// What needs much in the cache comes last, because it takes time to get there and the comparison at the end begins there.
+pub(super) const OTHERS: [Setting; 2] = [
     Setting {
         name: "micro-batch",
         others: |best, _, sizes| {
@@ -122,16 +125,22 @@ pub(super) struct Step {
     pub(super) chosen: bool,
 }
 
-/// Try one setting after the other, until it is late.
+impl Found {
+    pub(super) fn nothing(start: LoadPlan) -> Self {
+        Self { best: start, steps: Vec::new(), left: Vec::new() }
+    }
+}
+
+/// Try these settings one after the other, until it is late, from what was found so far.
 pub(super) fn search(
-    start: &LoadPlan,
+    settings: &[Setting],
+    mut found: Found,
     threads: &[usize],
     sizes: Sizes,
     clock: &mut Clock,
     is_late: &dyn Fn() -> bool,
 ) -> Result<Found> {
-    let mut found = Found { best: start.clone(), steps: Vec::new(), left: Vec::new() };
-    for setting in &SETTINGS {
+    for setting in settings {
         let mut plans = vec![found.best.clone()];
         plans.extend(
             (setting.others)(&found.best, threads, sizes).into_iter().filter(|plan| *plan != found.best),
@@ -262,6 +271,12 @@ mod tests {
         LoadPlan { batch: 512, ..LoadPlan::on_cpu(4096, KvType::F16, 4) }
     }
 
+    /// Try all settings.
+    fn search_all(threads: &[usize], clock: &mut Clock, is_late: &dyn Fn() -> bool) -> Found {
+        let found = search(&THREADS, Found::nothing(start()), threads, SIZES, clock, is_late).unwrap();
+        search(&OTHERS, found, threads, SIZES, clock, is_late).unwrap()
+    }
+
     /// A machine whose work takes as many milliseconds as this says.
     fn on(machine: impl Fn(&LoadPlan, Test) -> f64) -> impl FnMut(&LoadPlan, Test) -> Result<Duration> {
         move |plan, test| Ok(Duration::from_secs_f64(machine(plan, test) / 1000.0))
@@ -285,7 +300,7 @@ mod tests {
                 _ => attention + if plan.threads == 2 { 0.0 } else { 5.0 },
             }
         });
-        let found = search(&start(), &[2, 4, 8], SIZES, &mut clock, &|| false).unwrap();
+        let found = search_all(&[2, 4, 8], &mut clock, &|| false);
         assert_eq!(
             chosen(&found),
             [
@@ -306,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_hardly_faster_is_left_alone() {
         let mut clock = on(|plan, _| if *plan == start() { 102.0 } else { 100.0 });
-        let found = search(&start(), &[2, 4], SIZES, &mut clock, &|| false).unwrap();
+        let found = search_all(&[2, 4], &mut clock, &|| false);
         assert_eq!(found.best, start());
         assert!(found.steps.iter().all(|step| !step.chosen && step.gain > 1.0));
     }
@@ -353,7 +368,7 @@ mod tests {
             turns.set(turns.get() + 1);
             Ok(Duration::from_millis(1))
         };
-        let found = search(&start(), &[2, 4], SIZES, &mut clock, &|| turns.get() > 0).unwrap();
+        let found = search_all(&[2, 4], &mut clock, &|| turns.get() > 0);
         assert_eq!(found.left, ["threads for prompts", "micro-batch", "flash attention"]);
         // The start and one other plan, one test, three rounds.
         assert_eq!(turns.get(), 6);
@@ -363,7 +378,7 @@ mod tests {
     fn only_what_a_prompt_can_tell_apart_is_tried() {
         let tried = |long_prompt, ubatch| {
             let best = LoadPlan { ubatch, ..start() };
-            let others = (SETTINGS[2].others)(&best, &[], Sizes { long_prompt, ..SIZES });
+            let others = (OTHERS[0].others)(&best, &[], Sizes { long_prompt, ..SIZES });
             others
                 .iter()
                 .map(|plan| (plan.ubatch, plan.batch))
@@ -374,7 +389,7 @@ mod tests {
         assert_eq!(tried(512, 512), [(128, 512), (256, 512)]);
         assert_eq!(tried(2048, 512), [(128, 512), (256, 512), (1024, 1024), (2048, 2048)]);
         let quantized = LoadPlan { kv: KvType::Q8_0, ..start() };
-        assert!((SETTINGS[3].others)(&quantized, &[], SIZES).is_empty());
+        assert!((OTHERS[1].others)(&quantized, &[], SIZES).is_empty());
     }
 
     #[test]
