@@ -170,7 +170,7 @@ bench() {
         local pct limit="no limit known"
         pct=$(number roofline_pct <<<"$row")
         if [ "${pct:-null}" != null ]; then
-            limit="$pct % of the limit by $(number roofline_bound <<<"$row")"
+            limit="$(compute %.1f "$pct") % of the limit by $(number roofline_bound <<<"$row")"
         fi
         # More than the limit means that it was measured wrongly. A whole answer may have none.
         true_that "0${pct/null/} > 0 && 0${pct/null/} <= 105" || [[ $(number test <<<"$row") == pp*+tg* ]]
