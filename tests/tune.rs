@@ -138,12 +138,7 @@ fn what_is_remembered_is_listed_and_forgotten() {
     assert_eq!(tune(&home, &[])["tuned"].as_array().map(Vec::len), Some(1));
     assert_eq!(tune(&home, &["demo", "--clear"]), json!({ "forgotten": 1 }));
     list("nothing is tuned yet");
-    Infer::new()
-        .home(&home)
-        .args(["tune", "--clear"])
-        .stderr("forgotten: 1 choice\n")
-        .stderr_is(|_| true)
-        .run();
+    Infer::new().home(&home).args(["tune", "--clear"]).stderr("forgotten: 0 choices\n").run();
     assert!(!tuned_file(&home).exists());
     Infer::new().home(&home).args(["tune", "--clear"]).stderr("forgotten: 0 choices\n").run();
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use self::contexts::Contexts;
 use self::report::{Report, Row};
-use self::search::{Clock, Found, Gain, Sizes, Step};
+use self::search::{Clock, Found, Gain, Ground, Sizes, Step};
 use super::args::TuneArgs;
 use super::bench::row::{Kind as TestKind, Test, quantile};
 use super::pull::Found as Model;
@@ -85,13 +85,15 @@ fn tune(ui: &mut Ui, args: &TuneArgs, model: &Model, header: &Header, shape: &Sh
     let mut report = Tuning { ui, args, model, shape, longest }.measure(&defaults)?;
     let key = Key::here(shape, args.device.as_deref());
     report.machine.clone_from(&key.machine);
+    let mut remembered = Ok(());
     if !args.dry_run {
         let choice = Choice::of(&report.best);
-        tuned::remember(ui, Entry { key, choice, model: model.name.clone(), gain: report.gain })?;
-        report.remembered = true;
+        remembered = tuned::remember(ui, Entry { key, choice, model: model.name.clone(), gain: report.gain });
+        report.remembered = remembered.is_ok();
     }
     let _ = if args.json { ui.json(&report.json()) } else { ui.page(&report.text()) };
-    Ok(())
+    // What was measured took a minute, and stands on stdout in any case.
+    remembered.map_err(|error| ui.told(&error))
 }
 
 /// As `llama-bench` and the other tools of llama.cpp have it: a thread for each core, flash attention where llama.cpp
@@ -120,7 +122,10 @@ impl Tuning<'_> {
         let seconds = f64::from(self.args.seconds);
         let began = Instant::now();
         let start = place.as_ref().filter(|step| step.chosen).map_or(start.clone(), |_| on_cpu(&start));
-        let is_late = || began.elapsed() > Duration::from_secs_f64(seconds * SEARCHING);
+        let late = |share: f64| move || began.elapsed() > Duration::from_secs_f64(seconds * share);
+        let (shape, room) = (self.shape, Room::on(self.args.device.as_deref()));
+        let fits =
+            |plan: &LoadPlan| fit::plan(shape, room.view(), &Wish::of(plan, Some(self.longest))).is_ok();
         let threads = machine::thread_counts();
         let bar = self.ui.watching();
         let name = &self.model.name;
@@ -128,13 +133,17 @@ impl Tuning<'_> {
         let mut contexts = self.contexts(&weights, sizes);
         let found = Found::nothing(start);
         let clock = &mut |plan: &LoadPlan, test: Test| timed(&bar, name, &mut contexts, plan, test);
-        let found = search::search(&search::THREADS, found, &threads, sizes, clock, &is_late)?;
+        let ground = Ground { threads: &threads, sizes, fits: &fits };
+        let found = search::search(&search::THREADS, found, ground, clock, &late(SEARCHING))?;
         drop(contexts);
         // With other threads more may fit into the time.
         let sizes = contexts::sizes(&weights, &found.best, seconds, self.longest, self.ui.brake())?;
         let mut contexts = self.contexts(&weights, sizes);
         let clock = &mut |plan: &LoadPlan, test: Test| timed(&bar, name, &mut contexts, plan, test);
-        let mut found = search::search(&search::OTHERS, found, &threads, sizes, clock, &is_late)?;
+        let ground = Ground { sizes, ..ground };
+        // Attention is what matters most with much in the cache, and has its part of the time.
+        let found = search::search(&search::BATCHES, found, ground, clock, &late(SEARCHING / 2.0))?;
+        let mut found = search::search(&search::ATTENTION, found, ground, clock, &late(SEARCHING))?;
         found.steps.splice(0..0, place);
         let on_gpu = placement::uses_gpu(self.args.device.as_deref(), found.best.gpu_layers);
         let kv = if on_gpu { self.kv(&found.best, sizes, clock)? } else { None };
@@ -246,7 +255,7 @@ fn verified(
     report.rows.sort_by_key(|row| (row.test.depth, row.test.kind == TestKind::Decode));
     report.gain = gain.median();
     if !gain.is_clear() {
-        report.kept = true;
+        (report.kept, report.gain) = (true, 1.0);
         report.best = LoadPlan { batch: BATCH, ..defaults.clone() };
     }
     Ok(report)

@@ -145,7 +145,7 @@ pub(crate) fn words(plan: &LoadPlan) -> String {
 /// What is remembered for a model here, with one line of warning about a file that cannot be used.
 pub(crate) fn find(ui: &mut Ui, shape: &Shape, device: Option<&str>) -> Option<Choice> {
     let path = path()?;
-    match read(&path) {
+    match read(&path).and_then(|entries| entries.ok_or_else(|| damaged(&path))) {
         Ok(entries) if entries.is_empty() => None,
         Ok(entries) => {
             let key = Key::here(shape, device);
@@ -164,7 +164,7 @@ fn unusable(error: &Error) -> String {
 
 /// Everything that is remembered, for any machine.
 pub(crate) fn all() -> Result<Vec<Entry>> {
-    path().map_or_else(|| Ok(Vec::new()), |path| read(&path))
+    path().map_or_else(|| Ok(Vec::new()), |path| read(&path)?.ok_or_else(|| damaged(&path)))
 }
 
 /// Remember a choice in the place of an earlier one for the same.
@@ -172,8 +172,8 @@ pub(crate) fn remember(ui: &mut Ui, entry: Entry) -> Result<()> {
     let path = path().ok_or_else(|| {
         Error::failed("no home folder to remember it in").hint("set HOME, or XDG_CONFIG_HOME")
     })?;
-    let mut entries = read(&path).unwrap_or_else(|error| {
-        ui.note(&format!("tuned settings: replaced: {}", error.message));
+    let mut entries = read(&path)?.unwrap_or_else(|| {
+        ui.note(&format!("tuned settings: replaced: {}", damaged(&path).message));
         Vec::new()
     });
     entries.retain(|old| old.key != entry.key);
@@ -185,14 +185,14 @@ pub(crate) fn remember(ui: &mut Ui, entry: Entry) -> Result<()> {
 pub(crate) fn forget(key: Option<&Key>) -> Result<usize> {
     let Some(path) = path() else { return Ok(0) };
     let Some(key) = key else {
-        let count = read(&path).map_or(1, |entries| entries.len());
+        let count = read(&path)?.map_or(1, |entries| entries.len());
         return match fs::remove_file(&path) {
             Ok(()) => Ok(count),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
             Err(e) => Err(Error::failed(format!("cannot remove `{}`: {e}", path.display()))),
         };
     };
-    let mut entries = read(&path)?;
+    let mut entries = read(&path)?.ok_or_else(|| damaged(&path))?;
     let before = entries.len();
     entries.retain(|entry| entry.key != *key);
     let gone = before - entries.len();
@@ -206,14 +206,17 @@ fn path() -> Option<PathBuf> {
     dirs::config().map(|folder| folder.join("tuned.json"))
 }
 
-fn read(path: &Path) -> Result<Vec<Entry>> {
-    let shown = path.display();
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Error::failed(format!("cannot read `{shown}`: {e}"))),
-    };
-    parse(&text).ok_or_else(|| Error::failed(format!("`{shown}` is damaged, or of another version")))
+/// What a file holds; `None` where that makes no sense.
+fn read(path: &Path) -> Result<Option<Vec<Entry>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(str::from_utf8(&bytes).ok().and_then(parse)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Some(Vec::new())),
+        Err(e) => Err(Error::failed(format!("cannot read `{}`: {e}", path.display()))),
+    }
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::failed(format!("`{}` is damaged, or of another version", path.display()))
 }
 
 fn parse(text: &str) -> Option<Vec<Entry>> {
@@ -292,9 +295,9 @@ pub(super) mod tests {
     fn a_file_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/tuned.json");
-        assert_eq!(read(&path).unwrap(), []);
+        assert_eq!(read(&path).unwrap(), Some(Vec::new()));
         write(&path, vec![entry("llama"), entry("gemma3")]).unwrap();
-        assert_eq!(read(&path).unwrap(), [entry("llama"), entry("gemma3")]);
+        assert_eq!(read(&path).unwrap(), Some(vec![entry("llama"), entry("gemma3")]));
     }
 
     #[test]
@@ -318,10 +321,11 @@ pub(super) mod tests {
             assert_ne!(bad, good);
             assert!(parse(&bad).is_none(), "{bad}");
         }
+        // What cannot be read is not known to be damaged, and not replaced.
+        assert!(read(folder.path()).unwrap_err().message.starts_with("cannot read `"));
         for bad in ["", "[]", "{}", "null", "\u{0}"] {
             fs::write(&path, bad).unwrap();
-            let error = read(&path).unwrap_err();
-            assert_eq!(error.message, format!("`{}` is damaged, or of another version", path.display()));
+            assert_eq!(read(&path).unwrap(), None);
         }
     }
 }
