@@ -459,7 +459,7 @@ mod unix {
         let error = format!(
             "error: cannot write `{}`: Read-only file system (os error 30)\n\
              hint: set XDG_DATA_HOME to a folder that can be written\n",
-            folder(&home).join("a.lock").display()
+            folder(&home).join(".a.jsonl.infer").display()
         );
         assert_eq!((code, err), (Some(1), error));
     }

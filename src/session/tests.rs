@@ -599,13 +599,13 @@ fn a_message_that_cannot_be_kept_is_not_answered() {
     say(&mut session, "a", &options()).0.unwrap();
     let fed = session.engine.fed;
     // A folder where the new file is to be written.
-    std::fs::create_dir(folder.path().join("a.tmp")).unwrap();
+    std::fs::create_dir(folder.path().join(".a.jsonl.infer~")).unwrap();
     session.undo();
     let (outcome, _) = say(&mut session, "b", &options());
     assert!(outcome.unwrap_err().message.starts_with("cannot write `"));
     assert_eq!((session.engine.fed, contents(&session).len()), (fed, 0));
     assert_eq!(on_file(&folder), ["a", "one"], "nothing earlier is lost");
-    std::fs::remove_dir(folder.path().join("a.tmp")).unwrap();
+    std::fs::remove_dir(folder.path().join(".a.jsonl.infer~")).unwrap();
     session.record().unwrap();
     assert_eq!(on_file(&folder), [""; 0]);
 }

@@ -1,5 +1,6 @@
 //! One process at a time on a conversation.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(crate) struct Claim {
     given: PathBuf,
     is_exclusive: bool,
     /// A file of its own is locked: the conversation's is replaced by a new one now and then.
-    _lock: File,
+    lock: File,
 }
 
 impl Claim {
@@ -42,7 +43,7 @@ impl Claim {
             // Who gives a claim up removes the lock: then this one keeps nobody out.
             if is_at(&lock, &at) {
                 let is_exclusive = locked.is_ok();
-                return Ok(Some(Self { path, given: given.to_owned(), is_exclusive, _lock: lock }));
+                return Ok(Some(Self { path, given: given.to_owned(), is_exclusive, lock }));
             }
         }
     }
@@ -62,8 +63,12 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A file that stays keeps nobody out.
-        let _ = fs::remove_file(lock_path(&self.path));
+        let at = lock_path(&self.path);
+        let is_ours = is_at(&self.lock, &at) && self.lock.metadata().is_ok_and(|about| about.len() == 0);
+        if is_ours {
+            // A file that stays keeps nobody out.
+            let _ = fs::remove_file(at);
+        }
     }
 }
 
@@ -75,7 +80,14 @@ fn behind_link(path: &Path) -> PathBuf {
 }
 
 fn lock_path(path: &Path) -> PathBuf {
-    path.with_extension("lock")
+    beside(path, ".infer")
+}
+
+/// A hidden file of ours beside a conversation, which may lie anywhere and among anything. Its whole name is in it, so that
+/// no two share one; the ending is short, so that with the longest name of a session it is still a name of a file.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    path.with_file_name([OsStr::new("."), name, OsStr::new(ending)].iter().copied().collect::<OsString>())
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -94,7 +106,7 @@ mod tests {
     fn a_second_claim_is_refused_until_the_first_is_given_up_and_a_stale_lock_keeps_nobody_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
-        fs::write(folder.path().join("a.lock"), "").unwrap();
+        fs::write(folder.path().join(".a.jsonl.infer"), "").unwrap();
         let first = Claim::take(&path).unwrap();
         assert!(first.is_some() && Claim::take(&path).unwrap().is_none());
         drop(first);
@@ -132,9 +144,53 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
+    fn what_others_keep_beside_the_file_behind_a_link_stays_and_is_no_lock() {
+        let (folder, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let beside = ["flake.lock", "flake.tmp", "flake.nix"].map(|name| theirs.path().join(name));
+        for file in &beside {
+            fs::write(file, "precious").unwrap();
+        }
+        let claims = ["flake.jsonl", "flake.txt"].map(|name| {
+            let link = folder.path().join(name);
+            std::os::unix::fs::symlink(theirs.path().join(name), &link).unwrap();
+            Claim::take(&link).unwrap().expect("one for each file, also of one stem")
+        });
+        for claim in claims {
+            claim.remove().unwrap();
+        }
+        for file in &beside {
+            assert_eq!(fs::read_to_string(file).unwrap(), "precious");
+        }
+        assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), beside.len());
+    }
+
+    #[test]
+    fn of_locks_only_its_own_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, lock) = (folder.path().join("a.jsonl"), folder.path().join(".a.jsonl.infer"));
+        fs::write(&lock, "not ours").unwrap();
+        drop(Claim::take(&path).unwrap().unwrap());
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "not ours");
+        let claim = Claim::take(&path).unwrap();
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "").unwrap();
+        drop(claim);
+        assert!(lock.exists(), "that of another process by now");
+    }
+
+    #[test]
+    fn the_longest_name_of_a_session_has_room_for_what_lies_beside_it() {
+        let path = PathBuf::from(format!("{}.jsonl", "\u{10400}".repeat(60)));
+        for beside in [lock_path(&path), temporary(&path)] {
+            assert!(beside.as_os_str().len() <= 255, "{}", beside.display());
+        }
+    }
+
+    #[test]
     fn removing_takes_also_what_a_killed_process_left() {
         let folder = tempfile::tempdir().unwrap();
-        for file in ["a.jsonl", "a.tmp", "b.jsonl"] {
+        for file in ["a.jsonl", ".a.jsonl.infer~", "b.jsonl"] {
             fs::write(folder.path().join(file), "damaged").unwrap();
         }
         Claim::take(&folder.path().join("a.jsonl")).unwrap().unwrap().remove().unwrap();

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::claim::Claim;
+use super::claim::{Claim, beside};
 use super::{Head, Transcript, from_jsonl, to_jsonl};
 use crate::error::{Error, Result};
 use crate::session::Message;
@@ -176,7 +176,7 @@ fn append(mut file: File, messages: &[Message]) -> io::Result<File> {
 
 /// Where the new file is written: always the same place, so that a killed process leaves one at the most.
 pub(super) fn temporary(path: &Path) -> PathBuf {
-    path.with_extension("tmp")
+    beside(path, ".infer~")
 }
 
 /// A new file at this path that only its owner can read.
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_new_file_that_cannot_be_written_leaves_the_old_one() {
         let (folder, mut journal) = held(&["a", "b"]);
-        let in_the_way = folder.path().join("a.tmp");
+        let in_the_way = folder.path().join(".a.jsonl.infer~");
         fs::create_dir(&in_the_way).unwrap();
         let error = journal.sync(&talk(&["other"])).unwrap_err();
         assert!(error.message.starts_with("cannot write `"), "{error}");
@@ -430,7 +430,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let (folder, mut journal) = held(&["a", "b"]);
         journal.sync(&talk(&["c"])).unwrap();
-        for file in ["a.jsonl", "a.lock"] {
+        for file in ["a.jsonl", ".a.jsonl.infer"] {
             let mode = fs::metadata(folder.path().join(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
