@@ -120,3 +120,23 @@ fn names_that_say_nothing_are_refused() {
         .run();
     fit(&["nonsense-model"]).status(3).stderr_is(|err| err.starts_with("error: no such model: ")).run();
 }
+
+/// A thread takes two megabytes of addresses for its stack.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_cannot_be_started_are_one_clear_error() {
+    let home = tempfile::tempdir().expect("a folder");
+    let script = "ulimit -v 1000000 && exec \"$INFER\" fit demo --threads 1024";
+    let ran = std::process::Command::new("/bin/sh")
+        .args(["-c", script])
+        .env_clear()
+        .env("HOME", home.path())
+        .env("INFER", env!("CARGO_BIN_EXE_infer"))
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let [error, hint] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(error.starts_with("error: cannot start 1024 threads: "), "{error}");
+    assert!(hint.starts_with("hint: `--threads "), "{hint}");
+    assert_eq!((ran.status.code(), ran.stdout.len()), (Some(1), 0));
+}

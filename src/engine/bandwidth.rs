@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "memory is asked for before it is read")]
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,8 @@ fn reading(threads: usize, bytes: u64, brake: &AtomicBool) -> Result<Option<Band
     memory.resize(words, 1);
     let rounds = PASS.div_ceil(bytes);
     let (barrier, stop) = (Barrier::new(threads), AtomicBool::new(false));
+    // Where one cannot be started, the others must not wait for it.
+    let all_there = OnceLock::new();
     let part = words.div_ceil(threads);
     let best = thread::scope(|scope| {
         let mut parts = memory.chunks(part);
@@ -89,12 +91,18 @@ fn reading(threads: usize, bytes: u64, brake: &AtomicBool) -> Result<Option<Band
         let mut next = move || parts.next().unwrap_or_default();
         let first = next();
         let passes = Passes { barrier: &barrier, stop: &stop, rounds };
-        for _ in 1..threads {
-            let words = next();
-            scope.spawn(move || while passes.read(words).is_some() {});
-        }
-        passes.lead(first, brake)
+        let started = (1..threads).try_for_each(|_| {
+            let (words, all_there) = (next(), &all_there);
+            let read = move || while *all_there.wait() && passes.read(words).is_some() {};
+            thread::Builder::new().spawn_scoped(scope, read).map(drop)
+        });
+        all_there.get_or_init(|| started.is_ok());
+        started.map(|()| passes.lead(first, brake))
     });
+    let best = best.map_err(|e| {
+        Error::failed(format!("cannot start {threads} threads: {e}"))
+            .hint(format!("`--threads {}` uses the cores that are here", machine::threads()))
+    })?;
     Ok(best.map(|best| result(8 * words as u64, rounds, best)))
 }
 
