@@ -163,15 +163,30 @@ const NO_WEIGHTS: [sys::ggml_type; 7] = [
     sys::GGML_TYPE_F64,
 ];
 
-/// Types for which ggml first makes tables, which takes it seconds.
-const SLOW: [sys::ggml_type; 7] = [
-    sys::GGML_TYPE_IQ1_S,
-    sys::GGML_TYPE_IQ1_M,
-    sys::GGML_TYPE_IQ2_XXS,
-    sys::GGML_TYPE_IQ2_XS,
-    sys::GGML_TYPE_IQ2_S,
-    sys::GGML_TYPE_IQ3_XXS,
-    sys::GGML_TYPE_IQ3_S,
+/// Types that ggml quantizes to at once. For others it first makes tables, which takes it seconds, or wants to know how
+/// much each weight matters, or cannot do it, and ends the process.
+const QUANTIZED: [sys::ggml_type; 21] = [
+    sys::GGML_TYPE_F32,
+    sys::GGML_TYPE_F16,
+    sys::GGML_TYPE_BF16,
+    sys::GGML_TYPE_Q4_0,
+    sys::GGML_TYPE_Q4_1,
+    sys::GGML_TYPE_Q5_0,
+    sys::GGML_TYPE_Q5_1,
+    sys::GGML_TYPE_Q8_0,
+    sys::GGML_TYPE_Q2_K,
+    sys::GGML_TYPE_Q3_K,
+    sys::GGML_TYPE_Q4_K,
+    sys::GGML_TYPE_Q5_K,
+    sys::GGML_TYPE_Q6_K,
+    sys::GGML_TYPE_IQ4_NL,
+    sys::GGML_TYPE_IQ4_XS,
+    sys::GGML_TYPE_TQ1_0,
+    sys::GGML_TYPE_TQ2_0,
+    sys::GGML_TYPE_MXFP4,
+    sys::GGML_TYPE_NVFP4,
+    sys::GGML_TYPE_Q1_0,
+    sys::GGML_TYPE_Q2_0,
 ];
 
 /// Sides of a matrix of this type that ggml can have: its blocks fill a row, and its size is a number.
@@ -310,8 +325,8 @@ fn fill(tensor: NonNull<sys::ggml_tensor>, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Rows of small random numbers in a type. Only a few are made, because quantizing takes its time, and repeated; where
-/// it takes too long the numbers are zeros, which are multiplied like others.
+/// Rows of small random numbers in a type. Only a few are made, because quantizing takes its time, and repeated; of
+/// types that are not [`QUANTIZED`] the numbers are zeros, which are multiplied like others.
 fn quantized(kind: u32, columns: u64, rows: u64) -> Result<Vec<u8>> {
     const DIFFERENT: u64 = 16;
     let size = |n: i64| usize::try_from(n).map_err(|_| Error::failed("a matrix is too large"));
@@ -320,10 +335,10 @@ fn quantized(kind: u32, columns: u64, rows: u64) -> Result<Vec<u8>> {
     // SAFETY: whole blocks in a row of a known type.
     let row = unsafe { sys::ggml_row_size(kind, width) };
     let mut bytes = vec![0_u8; row * size(made)?];
-    if !SLOW.contains(&kind) {
+    if QUANTIZED.contains(&kind) {
         let mut random = fastrand::Rng::with_seed(1);
         let numbers: Vec<f32> = (0..width * made).map(|_| random.f32() - 0.5).collect();
-        // SAFETY: as many numbers as both sides say, room for what they become, and a type that asks for no weights.
+        // SAFETY: as many numbers as both sides say, room for what they become, and a type that asks for nothing more.
         unsafe {
             let (from, to) = (numbers.as_ptr(), bytes.as_mut_ptr().cast());
             sys::ggml_quantize_chunk(kind, from, to, 0, made, width, ptr::null());
