@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::ggml::{Backend, Product};
 use super::{BATCH, Device, DeviceKind};
 use crate::error::{Error, Result};
+use crate::human::Bytes;
 
 /// How long to multiply, in all; and at least so many times each.
 const BUDGET: Duration = Duration::from_millis(500);
@@ -14,6 +15,8 @@ const TIMES: u32 = 2;
 /// The most numbers of a matrix: enough to keep a CPU or a GPU busy, and few enough for the time.
 const NUMBERS: u64 = 16 << 20;
 const NUMBERS_GPU: u64 = 64 << 20;
+/// A GPU with fewer free bytes is not measured: where a pool inside of ggml cannot grow, ggml ends the process.
+const LEAST_FREE: u64 = 512 << 20;
 /// The number of the type of 16-bit floats. It stands in for types that a device cannot multiply by.
 pub(crate) const F16: u32 = 1;
 
@@ -52,6 +55,10 @@ pub(crate) fn measure(
     matrices: &[Matrix],
     brake: &AtomicBool,
 ) -> Result<Option<Throughput>> {
+    let gpu = gpu.filter(|device| device.kind == DeviceKind::Gpu);
+    if let Some(Device { name, free, .. }) = gpu.filter(|gpu| gpu.free < LEAST_FREE) {
+        return Err(Error::failed(format!("{} free on {name} are too few to measure with", Bytes(*free))));
+    }
     let budget = BUDGET / u32::try_from(matrices.len().max(1)).unwrap_or(1);
     let mut measured = Vec::new();
     for matrix in matrices {
@@ -69,8 +76,7 @@ fn speed(
     budget: Duration,
     brake: &AtomicBool,
 ) -> Result<Option<f64>> {
-    let on_gpu = gpu.is_some_and(|device| device.kind == DeviceKind::Gpu);
-    let (columns, rows) = size(matrix, if on_gpu { NUMBERS_GPU } else { NUMBERS });
+    let (columns, rows) = gpu.map_or_else(|| size(matrix, NUMBERS), |gpu| size_on_gpu(matrix, gpu.free));
     let open = |kind| Product::new(Backend::open(gpu, threads)?, kind, (columns, rows), BATCH.into());
     let product = match open(matrix.kind)? {
         Some(product) => Some(product),
@@ -93,6 +99,14 @@ fn speed(
     }
     let work = 2.0 * float(columns.saturating_mul(rows)) * f64::from(BATCH);
     Ok(Some(work / best.as_secs_f64().max(1e-9)))
+}
+
+/// As many rows as take half of the free memory at the most. Weights have up to 4 bytes a number and are unpacked to as
+/// many; what comes out has 4, and 2 more while it is made of 16-bit floats.
+fn size_on_gpu(matrix: &Matrix, free: u64) -> (u64, u64) {
+    let row = matrix.columns.saturating_mul(8).saturating_add(6 * u64::from(BATCH));
+    let most = (free / 2 / row).saturating_mul(matrix.columns);
+    size(matrix, most.min(NUMBERS_GPU))
 }
 
 /// Columns and rows of a matrix like the model's, with fewer rows where it is large. Repacking wants whole groups of
@@ -126,6 +140,37 @@ mod tests {
         ] {
             assert_eq!(size(&Matrix { columns, rows, ..MATRIX }, most), expected);
         }
+    }
+
+    #[test]
+    fn on_a_gpu_a_matrix_takes_half_of_what_is_free_at_the_most() {
+        for (columns, rows, free, expected) in [
+            (4096, 14_336, 80 << 30, (4096, 14_336)),
+            (4096, 14_336, LEAST_FREE, (4096, 7488)),
+            (640, 262_144, 80 << 30, (640, 104_832)),
+            (640, 262_144, LEAST_FREE, (640, 32_768)),
+            (u64::MAX, 1, LEAST_FREE, (u64::MAX, 32)),
+        ] {
+            assert_eq!(size_on_gpu(&Matrix { columns, rows, ..MATRIX }, free), expected);
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_is_nearly_full_is_left_alone() {
+        let gpu = Device {
+            kind: DeviceKind::Gpu,
+            // There is none with this number: whoever asks for it gets an error.
+            index: usize::MAX,
+            name: "CUDA0".to_owned(),
+            description: String::new(),
+            backend: String::new(),
+            total: 80 << 30,
+            free: LEAST_FREE - 1,
+        };
+        let refused =
+            |gpu: &Device| measure(Some(gpu), 1, &[MATRIX], &AtomicBool::new(false)).unwrap_err().message;
+        assert_eq!(refused(&gpu), "536.9 MB free on CUDA0 are too few to measure with");
+        assert_eq!(refused(&Device { free: LEAST_FREE, ..gpu }), "the device is gone");
     }
 
     #[test]
