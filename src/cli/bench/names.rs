@@ -12,18 +12,15 @@ const LONGEST: usize = 40;
 
 /// What lines are called: by what tells them apart.
 pub(super) struct Names {
-    several_models: bool,
+    /// Each model as the person named it, and what it is called.
+    models: Vec<(String, String)>,
     varying: Vec<&'static settings::Setting>,
     constant: Vec<String>,
 }
 
 impl Names {
     pub(super) fn new(plan: &[Planned]) -> Self {
-        Self {
-            several_models: plan.iter().any(|row| row.model != plan[0].model),
-            varying: settings::varying(plan),
-            constant: settings::constant(plan),
-        }
+        Self { models: called(plan), varying: settings::varying(plan), constant: settings::constant(plan) }
     }
 
     pub(super) fn line(&self, row: &Row) -> String {
@@ -32,17 +29,15 @@ impl Names {
             .iter()
             .map(|setting| format!("{} {}", setting.title, (setting.value)(&row.settings)));
         let chosen = chosen.collect::<Vec<_>>().join(", ");
-        let name = if self.several_models || chosen.is_empty() {
-            short(&row.model.name, LONGEST)
-        } else {
-            String::new()
-        };
+        let name = self.models.iter().find(|(model, _)| *model == row.model.name);
+        let name = name.filter(|_| self.models.len() > 1 || chosen.is_empty());
+        let name = name.map_or_else(String::new, |(_, called)| called.clone());
         clean(&[name, chosen])
     }
 
     pub(super) fn about(&self, row: &Row) -> [String; 2] {
         let About { name, kind, params, .. } = &row.model;
-        let model = if self.several_models {
+        let model = if self.models.len() > 1 {
             String::new()
         } else {
             format!("{}: {kind}, {}", short(name, LONGEST), Params(*params))
@@ -52,16 +47,41 @@ impl Names {
     }
 }
 
+/// What each model is called: those with the same short name by their folder too, and by their place in the order, since
+/// of a long path the end alone is shown.
+fn called(plan: &[Planned]) -> Vec<(String, String)> {
+    let mut models: Vec<&str> = Vec::new();
+    for row in plan {
+        if !models.contains(&row.model.as_str()) {
+            models.push(&row.model);
+        }
+    }
+    let shorts: Vec<String> = models.iter().map(|model| short(model, LONGEST)).collect();
+    let call = |(place, model): (usize, &&str)| {
+        let is_shared = shorts.iter().filter(|short| **short == shorts[place]).count() > 1;
+        let called = if is_shared {
+            format!("{} ({})", end(&Escaped(model).to_string(), LONGEST - 5), place + 1)
+        } else {
+            shorts[place].clone()
+        };
+        ((*model).to_owned(), called)
+    };
+    models.iter().enumerate().map(call).collect()
+}
+
 /// A model on little room: a file without its folder, and of what is still too long the end, which tells most.
 pub(super) fn short(name: &str, longest: usize) -> String {
     let is_file = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     let stem = Path::new(name).file_stem().and_then(OsStr::to_str).filter(|_| is_file);
-    let name = Escaped(stem.unwrap_or(name)).to_string();
-    let length = name.chars().count();
+    end(&Escaped(stem.unwrap_or(name)).to_string(), longest)
+}
+
+fn end(text: &str, longest: usize) -> String {
+    let length = text.chars().count();
     if length <= longest {
-        name
+        text.to_owned()
     } else {
-        format!("…{}", name.chars().skip(length - longest + 1).collect::<String>())
+        format!("…{}", text.chars().skip(length - longest + 1).collect::<String>())
     }
 }
 
@@ -93,6 +113,19 @@ mod tests {
             names(&rows),
             ["smollm2:135m · flash auto".to_owned(), format!("…{} · flash on", "m".repeat(39))]
         );
+    }
+
+    #[test]
+    fn models_of_the_same_short_name_are_told_apart() {
+        let long = |folder: &str| format!("/{folder}/{}/m.gguf", "x".repeat(50));
+        let rows = ["/a/m.gguf", "/b/m.gguf", "n", &long("c"), &long("d")].map(|name| {
+            let mut row = example::row(&[]);
+            row.model.name = name.to_owned();
+            row
+        });
+        let end = format!("…{}/m.gguf", "x".repeat(27));
+        let expected = ["/a/m.gguf (1)", "/b/m.gguf (2)", "n", &format!("{end} (4)"), &format!("{end} (5)")];
+        assert_eq!(names(&rows), expected);
     }
 
     #[test]

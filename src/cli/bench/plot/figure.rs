@@ -1,7 +1,7 @@
 //! What a plot shows: a panel for each test, and in it a line over depth for each model and choice of settings.
 
 use crate::cli::bench::names::Names;
-use crate::cli::bench::row::{Kind, Planned, Row, Test};
+use crate::cli::bench::row::{Kind, Planned, Row, Settings, Test};
 use crate::human::Thousands;
 
 pub(super) struct Figure {
@@ -40,13 +40,17 @@ impl Figure {
         let named = Names::new(&plan);
         let mut figure = Self { about: named.about(first), panels: Vec::new(), names: Vec::new() };
         let mut tests: Vec<Test> = Vec::new();
+        let mut lines: Vec<(&str, &Settings)> = Vec::new();
         for row in rows {
             let test = Test { depth: 0, ..row.test };
             let panel = place(&mut tests, test);
             if panel == figure.panels.len() {
                 figure.panels.push(Panel::new(test));
             }
-            let number = place(&mut figure.names, named.line(row));
+            let number = place(&mut lines, (&row.model.name, &row.settings));
+            if number == figure.names.len() {
+                figure.names.push(named.line(row));
+            }
             figure.panels[panel].add(number, row);
         }
         figure.panels.iter_mut().for_each(Panel::sort);

@@ -164,3 +164,20 @@ fn answers_alone_have_no_plot() {
     rows.push(full());
     assert_eq!(texts(&svg(&rows).unwrap()).iter().filter(|(text, _)| text == "tokens/s").count(), 2);
 }
+
+#[test]
+fn two_models_of_one_short_name_are_two_lines() {
+    let mut all = Vec::new();
+    for folder in ["a", "b"] {
+        all.extend(rows(1, &[0, 512]).into_iter().map(|mut row| {
+            row.model.name = format!("/{folder}/m.gguf");
+            row
+        }));
+    }
+    let figure = Figure::new(&all).unwrap();
+    assert_eq!(figure.names, ["/a/m.gguf (1)", "/b/m.gguf (2)"]);
+    for panel in &figure.panels {
+        let points: Vec<usize> = panel.lines.iter().map(|line| line.points.len()).collect();
+        assert_eq!(points, [2, 2]);
+    }
+}
