@@ -9,7 +9,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::json::theirs;
-use super::row::{Row, quantile};
+use super::row::{Kind, Row, quantile};
 use crate::error::{Error, Result};
 use crate::human::{Bytes, Count};
 
@@ -19,9 +19,12 @@ const LARGEST: u64 = 16 << 20;
 /// Slower than any machine, in tokens per second.
 const SLOWEST: f64 = 1e-6;
 
-/// Rows are compared only where all of these are the same, as far as both say them.
+/// Rows are compared only where all of these are the same, as far as both say them. In a row, `n_threads` are those that
+/// work in its test; where a prompt is followed by an answer, others may work in the prompt.
 const SETTINGS: [&str; 8] =
     ["n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers", "flash_attn", "devices"];
+
+const PROMPT_THREADS: &str = "n_threads_batch";
 
 /// The rows of an earlier run, and what became of the comparison so far.
 #[derive(Debug)]
@@ -76,7 +79,10 @@ impl Baseline {
 
     /// How many times as fast as earlier this row is; nothing where there was none like it.
     pub(crate) fn compare(&mut self, row: &Row) -> Option<f64> {
-        let now: HashMap<&str, Value> = theirs(row).into_iter().collect();
+        let mut now: HashMap<&str, Value> = theirs(row).into_iter().collect();
+        if row.test.kind == Kind::Answer {
+            now.insert(PROMPT_THREADS, row.settings.threads_batch.into());
+        }
         let name = format!("{} {}", row.model.name, row.test);
         let similar = self.earlier.iter_mut().filter(|earlier| earlier.is_same_test(row, &now));
         let mut reason = "not in it".to_owned();
@@ -117,11 +123,14 @@ impl Baseline {
         notes
     }
 
-    /// An error when a row is slower by more than so many percent, or when there was nothing to compare.
+    /// An error when a row is slower by more than so many percent, or could not be compared: who asks wants to know of each.
     pub(crate) fn slower_than(&self, percent: f64) -> Result<()> {
+        let cannot = |rows: String| {
+            Error::failed(format!("{rows} be compared with the baseline"))
+                .hint("use the tests and the settings of that run")
+        };
         if self.compared.is_empty() {
-            return Err(Error::failed("no row could be compared with the baseline")
-                .hint("use the tests and the settings of that run"));
+            return Err(cannot("no row could".to_owned()));
         }
         let is_slower = |(_, ratio): &&(String, f64)| *ratio < 1.0 - percent / 100.0;
         let slower: Vec<String> = self
@@ -130,14 +139,18 @@ impl Baseline {
             .filter(is_slower)
             .map(|(name, ratio)| format!("{name} by {:.1}%", (1.0 - ratio) * 100.0))
             .collect();
-        if slower.is_empty() {
+        if !slower.is_empty() {
+            let rows = Count(slower.len() as u64, "row");
+            let slower = slower.join(", ");
+            return Err(Error::failed(format!(
+                "{rows} slower than the baseline by more than {percent}%: {slower}"
+            )));
+        }
+        if self.missing.is_empty() {
             return Ok(());
         }
-        let rows = Count(slower.len() as u64, "row");
-        Err(Error::failed(format!(
-            "{rows} slower than the baseline by more than {percent}%: {}",
-            slower.join(", ")
-        )))
+        let missing: Vec<&str> = self.missing.iter().map(|(name, _)| name.as_str()).collect();
+        Err(cannot(format!("{} cannot", missing.join(", "))))
     }
 }
 
@@ -186,8 +199,8 @@ impl Earlier {
 
     /// The first setting that is another one now, in words.
     fn difference(&self, now: &HashMap<&str, Value>) -> Option<String> {
-        SETTINGS.iter().find_map(|name| {
-            let (earlier, now) = (self.fields.get(*name)?, now.get(name)?);
+        SETTINGS.into_iter().chain([PROMPT_THREADS]).find_map(|name| {
+            let (earlier, now) = (self.fields.get(name)?, now.get(name)?);
             (earlier != now).then(|| format!("`{name}` was {earlier} and is {now}"))
         })
     }
@@ -201,8 +214,8 @@ fn file_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::super::json::{Format, Writer};
+    use super::super::row::Test;
     use super::super::row::example::row;
-    use super::super::row::{Kind, Test};
     use super::*;
 
     /// 100 tokens per second.
@@ -291,6 +304,32 @@ mod tests {
     }
 
     #[test]
+    fn threads_for_prompts_are_compared_where_they_work_beside_others() {
+        let row = |kind, prompt, generated, threads_batch| {
+            let mut row = decode(0);
+            (row.test, row.settings.threads_batch) =
+                (Test { kind, prompt, generated, depth: 0 }, threads_batch);
+            row
+        };
+        for (kind, prompt, generated, differs) in [
+            (Kind::Answer, 64, 16, Some("`n_threads_batch` was 2 and is 4")),
+            (Kind::Prefill, 64, 0, Some("`n_threads` was 2 and is 4")),
+            (Kind::Decode, 0, 16, None),
+        ] {
+            let mut earlier = written(Format::Jsonl, &[row(kind, prompt, generated, 2)]);
+            let mut baseline = parsed(&earlier);
+            baseline.compare(&row(kind, prompt, generated, 4));
+            let reason = baseline.missing.first().map(|(_, reason)| reason.as_str());
+            assert_eq!((reason, baseline.compared.is_empty()), (differs, differs.is_some()), "{kind:?}");
+            // A row of llama-bench says nothing of it.
+            earlier = String::from_utf8(earlier).unwrap().replace(PROMPT_THREADS, "other").into_bytes();
+            let mut baseline = parsed(&earlier);
+            baseline.compare(&row(kind, prompt, generated, 4));
+            assert_eq!(baseline.compared.is_empty(), kind == Kind::Prefill, "{kind:?}");
+        }
+    }
+
+    #[test]
     fn a_model_is_known_by_its_name_or_its_file() {
         let mut renamed = decode(0);
         renamed.model.name = "./smollm2.gguf".to_owned();
@@ -304,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_rows_fail_and_so_does_nothing_to_compare() {
+    fn slower_rows_fail_and_so_do_those_that_cannot_be_compared() {
         let mut baseline = parsed(&written(Format::Json, &[decode(0), decode(16)]));
         let message = |baseline: &Baseline, percent| baseline.slower_than(percent).map_err(|e| e.message);
         assert_eq!(message(&baseline, 5.0), Err("no row could be compared with the baseline".to_owned()));
@@ -314,6 +353,13 @@ mod tests {
         let slower = "1 row slower than the baseline by more than 19.5%: smollm2:135m tg100 by 20.0%";
         assert_eq!(message(&baseline, 19.5), Err(slower.to_owned()));
         assert_eq!(baseline.slower_than(19.5).unwrap_err().kind.exit_code(), 1);
+        baseline.compare(&decode(32));
+        baseline.compare(&decode(64));
+        assert_eq!(message(&baseline, 19.5), Err(slower.to_owned()));
+        let missing =
+            "smollm2:135m tg100 @ d32, smollm2:135m tg100 @ d64 cannot be compared with the baseline";
+        assert_eq!(message(&baseline, 20.5), Err(missing.to_owned()));
+        assert_eq!(baseline.slower_than(20.5).unwrap_err().kind.exit_code(), 1);
     }
 
     #[test]
