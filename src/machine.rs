@@ -173,13 +173,14 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_peak_is_that_since_it_was_forgotten() {
-        let page = vec![1_u8; 64 << 20];
-        let (peak, _) = memory_used().unwrap();
-        assert!(peak >= 64 << 20 && disk_reads().is_some());
-        drop(std::hint::black_box(page));
+        let large = vec![1_u8; 512 << 20];
+        let (before, _) = memory_used().unwrap();
+        assert!(before >= 512 << 20 && disk_reads().is_some());
+        drop(std::hint::black_box(large));
         forget_memory_peak();
-        let (peak, now) = memory_used().unwrap();
-        assert!(now <= peak, "{now} {peak}");
+        let (after, now) = memory_used().unwrap();
+        // What the other tests take in the meantime is less.
+        assert!(now <= after && after < before - (256 << 20), "{before} {after} {now}");
     }
 
     #[test]
