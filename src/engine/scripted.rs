@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Engine, Fed, Sampling, Token};
 use crate::error::{Error, Result};
@@ -35,6 +35,8 @@ pub(crate) struct Scripted {
     /// Stop at the brake when this many tokens have been fed.
     pub(crate) brake_after: Option<usize>,
     pub(crate) vram: Option<u64>,
+    /// A file that another process moves to where a state is restored from, just before that.
+    pub(crate) replacement: Option<PathBuf>,
     control_texts: Vec<String>,
     /// What is sampled, answer after answer.
     answers: VecDeque<VecDeque<Token>>,
@@ -164,6 +166,9 @@ impl Engine for Scripted {
     fn restore(&mut self, path: &Path, tokens: &[Token]) -> bool {
         self.marks.clear();
         self.cache.clear();
+        if let Some(file) = self.replacement.take() {
+            std::fs::rename(file, path).unwrap();
+        }
         let bytes = std::fs::read(path).unwrap_or_default();
         let mut numbers = bytes.chunks_exact(4).map(|n| Token::from_le_bytes(n.try_into().unwrap()));
         let count = numbers.next().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);

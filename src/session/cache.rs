@@ -120,10 +120,7 @@ impl PrefixStore {
             let done = engine.restore(&path, &about.tokens);
             let took = start.elapsed();
             if !done {
-                note("cache: an entry is removed: llama.cpp cannot read it");
-                // It would only be refused again.
-                let _ = folder::remove(&path);
-                return (Some(Restored::default()), Some(not_used("llama.cpp cannot read it")));
+                return (Some(Restored::default()), refused(&path, &about, note).or(why_not));
             }
             note_read(&path, useful, took, &about, note);
             let restored = Restored {
@@ -281,6 +278,18 @@ fn note_read(path: &Path, useful: usize, took: Duration, about: &About, note: &m
     note("cache: that was slower than evaluating them, so the entry is removed");
     // It would only be as slow again.
     let _ = folder::remove(path);
+}
+
+/// Say that the engine did not take an entry that was found to be whole, and why, unless another process replaced it just
+/// then.
+fn refused(path: &Path, about: &About, note: &mut dyn FnMut(&str)) -> Option<Cow<'static, str>> {
+    if About::read(path).as_ref() != Ok(about) {
+        return None;
+    }
+    note("cache: an entry is removed: llama.cpp cannot read it");
+    // It would only be refused again.
+    let _ = folder::remove(path);
+    Some(not_used("llama.cpp cannot read it"))
 }
 
 /// Say why an entry is not used, and remove it if nobody can use it.
