@@ -89,8 +89,9 @@ doctor() {
     done
 }
 
-# layers MODEL: all of them on GPUs. Leaves the load line in `line`.
+# layers MODEL: all of them on GPUs.
 layers() {
+    local line
     line=$("$infer" run "$1" --no-cache --temp 0 -n 1 -v Hello 2>&1 >/dev/null | grep -E '[0-9]+/[0-9]+ layers' | head -n 1)
     # Planned, unless llama.cpp took more or fewer.
     local planned all took
@@ -100,11 +101,17 @@ layers() {
     judge $? layers "$(short "$1"): ${line:-no load line}"
 }
 
-# vram MODEL: what the load line in `line` planned, and what the GPUs have less.
+# planned MODEL: the bytes that the plan puts on GPUs, without the margin that it leaves free.
+planned() {
+    "$infer" fit "$1" --device cuda --json 2>>"$log" | grep -o '{"name":"CUDA[^}]*"weights"[^}]*}' |
+        grep -oE '"(weights|cache|marks|compute|output)":[0-9]+' |
+        awk -F : '{ sum += $2 } END { if (NR) printf "%.0f", sum }'
+}
+
+# vram MODEL: what was planned, and what the GPUs have less.
 vram() {
     local plan used off
-    plan=$(grep -oE 'layers, [0-9.]+ [KMGT]?B of' <<<"$line" | awk '
-        { sum += $2 * 1000 ^ int(index("B KB MB GB TB", $3) / 3) } END { if (sum) printf "%.0f", sum }')
+    plan=$(planned "$1")
     used=$(ask "$1" -n 8 --json Hello | number vram)
     if [ -z "$plan" ] || ! [ "${used:-null}" -gt 0 ] 2>/dev/null; then
         say FAIL vram "$(short "$1"): planned ${plan:-nothing}, used ${used:-nothing}"
