@@ -9,7 +9,7 @@
 //!     │                │              │
 //!     └───────────────►└──► engine ◄──┘        tokens in, tokens out; the only unsafe code
 //!                              │
-//!            error   human   machine           leaves: std only
+//!            error   human   machine   numbers   leaves: std only
 //! ```
 //!
 //! A prompt's way: `cli::args` parses, `cli::run` gathers the prompt, `model::locate` finds the file, `model::gguf`
@@ -33,6 +33,7 @@ mod error;
 mod human;
 mod machine;
 mod model;
+mod numbers;
 mod session;
 
 fn main() -> std::process::ExitCode {

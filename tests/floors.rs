@@ -7,14 +7,15 @@ use std::fmt;
 use std::path::Path;
 
 /// A floor (a folder or a file of `src/`) and what it may name besides itself.
-const FLOORS: [(&str, &[&str]); 7] = [
-    ("cli", &["session", "model", "engine", "error", "human", "machine"]),
+const FLOORS: [(&str, &[&str]); 8] = [
+    ("cli", &["session", "model", "engine", "error", "human", "machine", "numbers"]),
     ("session", &["engine", "error", "human", "machine"]),
-    ("model", &["engine", "error", "human", "machine"]),
-    ("engine", &["error", "human", "machine"]),
+    ("model", &["engine", "error", "human", "machine", "numbers"]),
+    ("engine", &["error", "human", "machine", "numbers"]),
     ("error", &[]),
     ("human", &[]),
     ("machine", &[]),
+    ("numbers", &[]),
 ];
 
 /// An outside crate and its only home: a folder or a file without `.rs`.

@@ -20,6 +20,7 @@ use crate::model::gguf::Header;
 use crate::model::registry::Entry;
 use crate::model::roofline::Roofline;
 use crate::model::{Located, Places, quant};
+use crate::numbers::{float, whole};
 use rows::Row;
 
 mod rows;
@@ -201,20 +202,6 @@ impl Judge<'_> {
 /// What the registry says that a model is good for.
 fn about(places: &Places, name: &str) -> String {
     places.entry(name).map_or_else(String::new, |entry| entry.about.clone())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn float(n: u64) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "not negative, and `as` saturates"
-)]
-fn whole(x: f64) -> u64 {
-    x as u64
 }
 
 #[cfg(test)]

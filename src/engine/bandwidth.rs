@@ -12,6 +12,7 @@ use super::ggml::{Backend, Copy};
 use super::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use crate::machine;
+use crate::numbers::float;
 
 /// How long to read, in all. The fastest pass counts: whatever else runs can only make one slower.
 const BUDGET: Duration = Duration::from_millis(400);
@@ -172,9 +173,8 @@ fn ask_ahead(words: &[u64]) {
 #[cfg(not(target_arch = "x86_64"))]
 fn ask_ahead(_: &[u64]) {}
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 fn result(bytes: u64, rounds: u64, took: Duration) -> Bandwidth {
-    let read = bytes as f64 * rounds as f64;
+    let read = float(bytes) * float(rounds);
     Bandwidth { bytes_per_second: read / took.as_secs_f64().max(1e-9), working_set: bytes }
 }
 

@@ -8,6 +8,7 @@ use super::ggml::{Backend, Product};
 use super::{BATCH, Device, DeviceKind};
 use crate::error::{Error, Result};
 use crate::human::Bytes;
+use crate::numbers::float;
 
 /// How long to multiply, in all; and at least so many times each.
 const BUDGET: Duration = Duration::from_millis(500);
@@ -115,11 +116,6 @@ fn size(matrix: &Matrix, most: u64) -> (u64, u64) {
     const GROUP: u64 = 32;
     let rows = matrix.rows.min(most / matrix.columns.max(1)) / GROUP * GROUP;
     (matrix.columns, rows.max(GROUP))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
-fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

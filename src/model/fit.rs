@@ -4,6 +4,7 @@
 use crate::engine::{Device, DeviceKind, Flash, GpuLayers, KvType, LoadPlan};
 use crate::error::{Error, Kind};
 use crate::human::{Bytes, Thousands};
+use crate::numbers::sum;
 use place::{Load, place};
 
 pub(crate) mod estimate;
@@ -234,10 +235,6 @@ fn room_for_weights(model: &impl Fitting, room: Room<'_>, wish: &Wish, ctx: u32)
     let beside = sum(least.parts.iter().map(|part| part.needed() - part.weights));
     let free = room.gpus().map(|gpu| gpu.free).chain([room.memory.unwrap_or(u64::MAX)]);
     sum(free).saturating_sub(beside)
-}
-
-fn sum(all: impl IntoIterator<Item = u64>) -> u64 {
-    all.into_iter().fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

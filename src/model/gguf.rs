@@ -59,6 +59,11 @@ impl Tensor {
     }
 }
 
+/// The layer that a tensor of this name belongs to: `blk.7.attn_q.weight` to layer 7.
+pub(crate) fn layer_of(name: &str) -> Option<u64> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}
+
 /// One value of the metadata.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {

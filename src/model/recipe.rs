@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::arch::{TensorType, tensor_type};
-use super::gguf::{Header, Tensor};
+use super::gguf::{Header, Tensor, layer_of};
 
 /// The alignment of what llama.cpp writes, in bytes.
 const ALIGNMENT: u64 = 32;
@@ -231,12 +231,6 @@ fn in_order(a: &str, b: &str) -> Ordering {
     layer_of(a).cmp(&layer_of(b)).then_with(|| a.cmp(b))
 }
 
-/// The layer that a tensor belongs to; -1 for none.
-fn layer_of(name: &str) -> i64 {
-    let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(number, _)| number);
-    number.and_then(|number| number.parse().ok()).unwrap_or(-1)
-}
-
 fn is_value(name: &str) -> bool {
     ["attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight"].iter().any(|part| name.contains(part))
 }
@@ -396,7 +390,8 @@ impl Chooser {
     fn choose_down(&mut self, usual: u32, name: &str) -> u32 {
         let facts = &self.facts;
         // Experts come in any order.
-        let layer = if facts.experts > 1 { layer_of(name) } else { self.down };
+        let own = || layer_of(name).and_then(|layer| i64::try_from(layer).ok()).unwrap_or(-1);
+        let layer = if facts.experts > 1 { own() } else { self.down };
         self.down += 1;
         let early = layer < facts.layers / 8;
         match self.target {

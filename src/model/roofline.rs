@@ -8,9 +8,10 @@
 
 use std::fmt;
 
-use super::gguf::{Cache, Header, Shape, Tensor};
+use super::gguf::{Cache, Header, Shape, Tensor, layer_of};
 use crate::engine::KvType;
 use crate::engine::throughput::{F16, Matrix, Throughput};
+use crate::numbers::float;
 
 /// What a model costs.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,19 +236,9 @@ fn size(matrix: &Matrix) -> u64 {
     matrix.columns.saturating_mul(matrix.rows)
 }
 
-/// The number behind `blk.`.
-fn layer_of(name: &str) -> Option<u64> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
-}
-
 /// So many of so many parts.
 fn share(whole: u64, used: u64, all: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(used) / u128::from(all.max(1))).unwrap_or(u64::MAX)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

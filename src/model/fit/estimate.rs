@@ -8,6 +8,7 @@ use crate::model::name::Pick;
 use crate::model::quant;
 use crate::model::recipe::Target;
 use crate::model::registry::{Entry, parameters};
+use crate::numbers::{float, whole};
 
 /// The quantization that is taken where none is named.
 const USUAL_QUANT: &str = "Q4_K_M";
@@ -170,20 +171,6 @@ pub(crate) fn smaller_quant(parameters: u64, bits: f64, room: u64) -> Option<Tar
     let fits = |fewer: f64| fewer + SAVING < bits && float(parameters) * fewer / 8.0 <= float(room);
     let mut all = Target::all().filter(|target| !target.is_float());
     all.find(|target| bits_per_weight(target.name()).is_some_and(fits))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn float(n: u64) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "not negative, and `as` saturates"
-)]
-fn whole(x: f64) -> u64 {
-    x as u64
 }
 
 #[cfg(test)]

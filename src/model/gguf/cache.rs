@@ -4,6 +4,7 @@ use super::Header;
 use super::shape::Sliding;
 use crate::engine::{BATCH, KvType};
 use crate::model::arch::{self, Recurrence};
+use crate::numbers::{product, sum};
 
 /// A cache has a multiple of so many cells, one for each token.
 const STEP: u64 = 256;
@@ -140,16 +141,6 @@ fn looks(tokens: u64, most: u64) -> u64 {
 
 fn padded(tokens: u64) -> u64 {
     product([tokens.div_ceil(STEP), STEP])
-}
-
-// Headers that nobody has checked may name any number.
-
-fn sum(all: impl IntoIterator<Item = u64>) -> u64 {
-    all.into_iter().fold(0, u64::saturating_add)
-}
-
-fn product(all: impl IntoIterator<Item = u64>) -> u64 {
-    all.into_iter().fold(1, u64::saturating_mul)
 }
 
 impl Header {

@@ -7,6 +7,7 @@
 use super::Header;
 use super::cache::Cache;
 use crate::engine::KvType;
+use crate::numbers::{product, sum};
 
 /// Numbers are 32-bit floats.
 const FLOAT: u64 = 4;
@@ -125,14 +126,6 @@ fn rotation(width: u64, is_key: bool) -> u64 {
     }
     let side = if is_key { 1 << width.trailing_zeros() } else { 64 };
     product([side, side])
-}
-
-fn sum(all: impl IntoIterator<Item = u64>) -> u64 {
-    all.into_iter().fold(0, u64::saturating_add)
-}
-
-fn product(all: impl IntoIterator<Item = u64>) -> u64 {
-    all.into_iter().fold(1, u64::saturating_mul)
 }
 
 #[cfg(test)]

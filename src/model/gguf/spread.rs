@@ -1,6 +1,6 @@
 //! Which weights belong together: what a device takes, it takes layer by layer.
 
-use super::Header;
+use super::{Header, layer_of};
 
 /// Bytes of the weights, by where they are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +19,12 @@ impl Header {
         let mut layers = vec![0_u64; self.layer_count()];
         let (mut input, mut output, mut embedding, mut tied) = (0_u64, 0_u64, 0, true);
         for tensor in &self.tensors {
-            let sum = match layer_of(&tensor.name).and_then(|index| layers.get_mut(index)) {
-                Some(layer) => layer,
-                None if is_input(&tensor.name) => &mut input,
-                None => &mut output,
-            };
+            let sum =
+                match layer_of(&tensor.name).and_then(|layer| layers.get_mut(usize::try_from(layer).ok()?)) {
+                    Some(layer) => layer,
+                    None if is_input(&tensor.name) => &mut input,
+                    None => &mut output,
+                };
             *sum = sum.saturating_add(tensor.bytes);
             match tensor.name.as_str() {
                 "token_embd.weight" => embedding = tensor.bytes,
@@ -35,11 +36,6 @@ impl Header {
     }
 }
 
-/// `blk.7.attn_q.weight` belongs to layer 7.
-fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
-}
-
 fn is_input(name: &str) -> bool {
     ["token_", "position_", "per_layer_token_"].iter().any(|start| name.starts_with(start))
 }
@@ -48,6 +44,20 @@ fn is_input(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::model::gguf::tiny_gguf::Tiny;
+
+    #[test]
+    fn a_layer_is_known_by_its_number() {
+        for (name, layer) in [
+            ("blk.0.attn_q.weight", Some(0)),
+            ("blk.70.x", Some(70)),
+            ("blk.7", None),
+            ("blk.x.weight", None),
+            ("blk.-1.weight", None),
+            ("a.blk.1.weight", None),
+        ] {
+            assert_eq!(layer_of(name), layer, "{name}");
+        }
+    }
 
     #[test]
     fn every_weight_is_in_one_place() {
