@@ -188,8 +188,8 @@ Register-ArgumentCompleter -Native -CommandName 'infer' -ScriptBlock {
             break
         }
         'infer;fit' {
-            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]')
-            [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model''s own]')
+            [CompletionResult]::new('--ctx', '--ctx', [CompletionResultType]::ParameterName, 'Context that has to fit, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model''s own]')
             [CompletionResult]::new('--kv', '--kv', [CompletionResultType]::ParameterName, 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Use this device only, such as `cuda`, `cuda1` or `cpu`')
             [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'Threads [default: the cores that this process may use]')

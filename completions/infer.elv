@@ -178,8 +178,8 @@ set edit:completion:arg-completer[infer] = {|@words|
             cand --help 'Print help'
         }
         &'infer;fit'= {
-            cand -c 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]'
-            cand --ctx 'Context that has to fit, tokens [default: what fits, at most 8192 or the model''s own]'
+            cand -c 'Context that has to fit, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model''s own]'
+            cand --ctx 'Context that has to fit, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model''s own]'
             cand --kv 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third'
             cand --device 'Use this device only, such as `cuda`, `cuda1` or `cpu`'
             cand -t 'Threads [default: the cores that this process may use]'

@@ -149,7 +149,7 @@ complete -c infer -n "__fish_infer_using_subcommand show" -l template -d 'Print 
 complete -c infer -n "__fish_infer_using_subcommand show" -s q -l quiet -d 'Only errors and what was asked for'
 complete -c infer -n "__fish_infer_using_subcommand show" -s v -l verbose -d 'More on stderr; `-vv` also the log of llama.cpp'
 complete -c infer -n "__fish_infer_using_subcommand show" -s h -l help -d 'Print help'
-complete -c infer -n "__fish_infer_using_subcommand fit" -s c -l ctx -d 'Context that has to fit, tokens [default: what fits, at most 8192 or the model\'s own]' -r
+complete -c infer -n "__fish_infer_using_subcommand fit" -s c -l ctx -d 'Context that has to fit, tokens; `8k` is 8192 [default: what fits, at most 8192 or the model\'s own]' -r
 complete -c infer -n "__fish_infer_using_subcommand fit" -l kv -d 'Type of the KV cache; `q8_0` takes half the memory of `f16`, `q4_0` less than a third' -r -f -a "f16\t''
 q8_0\t''
 q4_0\t''"

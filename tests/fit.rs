@@ -100,6 +100,14 @@ fn eight_bits_are_taken_where_a_model_can_have_them() {
 }
 
 #[test]
+fn a_context_is_given_as_everywhere() {
+    let object = object(fit(&["demo", "--ctx", "2k"]));
+    assert_eq!(models(&object)[0]["context"], 2048);
+    let error = "error: invalid value '15' for '--ctx <N>': a context has 16 to 1,073,741,824 tokens";
+    fit(&["--ctx", "15"]).status(2).stderr_is(|err| err.lines().next() == Some(error)).run();
+}
+
+#[test]
 fn a_device_that_is_not_there_is_refused() {
     fit(&["demo", "--device", "abacus"])
         .status(1)

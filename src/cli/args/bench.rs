@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{KvArg, parse_gpu_layers};
+use super::values::{KvArg, parse_gpu_layers};
 use crate::engine::{Flash, GpuLayers};
 
 pub(super) const EXAMPLES: &str = "\
