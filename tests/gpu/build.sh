@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds `infer` for NVIDIA GPUs on a machine without GPU and without an installed toolkit, into a target folder of its
-# own. An hour or more on two cores the first time; ccache, where it is installed, keeps the objects.
+# own. 46 minutes of processor time at first; ccache, where it is installed, keeps the objects.
 #
 #     tests/gpu/build.sh [ARCHITECTURE]    default: 90 (H100, H200); 80 A100, 86 RTX 30, 89 RTX 40, 120 RTX 50
 #
