@@ -38,7 +38,12 @@ pub(crate) fn print(ui: &mut Ui) {
     let _ = ui.page(&text);
 }
 
-pub(crate) const REBUILD: &str = "RUSTFLAGS=\"-C target-cpu=native\" cargo install --path .";
+/// Without the feature the rebuilt program would not know the GPU any more.
+pub(crate) const REBUILD: &str = if cfg!(feature = "cuda") {
+    "RUSTFLAGS=\"-C target-cpu=native\" cargo install --path . --features cuda"
+} else {
+    "RUSTFLAGS=\"-C target-cpu=native\" cargo install --path ."
+};
 
 /// `CPU : SSE3 = 1 | AVX = 1` says `CPU: SSE3 AVX`.
 fn features(info: &str) -> String {
