@@ -91,7 +91,7 @@ struct Arena {
 }
 
 /// More than any use here has.
-const TENSORS: usize = 8;
+const TENSORS: usize = 40;
 
 impl Arena {
     fn new() -> Result<Self> {
@@ -235,7 +235,7 @@ impl Copy {
     }
 }
 
-/// A matrix of weights, times the embeddings of a batch.
+/// A matrix of weights, times the embeddings of a batch, some times in a row.
 pub(super) struct Product {
     backend: Backend,
     _arena: Arena,
@@ -249,19 +249,26 @@ impl Product {
         kind: u32,
         (columns, rows): (u64, u64),
         batch: u64,
+        times: usize,
     ) -> Result<Option<Self>> {
         let mut arena = Arena::new()?;
         let weights = arena.tensor(kind, columns, rows)?;
         let embeddings = arena.tensor(sys::GGML_TYPE_F32, columns, batch)?;
         let context = arena.context.as_ptr();
-        // SAFETY: two tensors of this context with rows of the same length, neither of which is transposed.
-        let product = unsafe { sys::ggml_mul_mat(context, weights.as_ptr(), embeddings.as_ptr()) };
-        let product = NonNull::new(product).ok_or_else(|| Error::failed("no memory for a measurement"))?;
+        let multiply = |_| {
+            // SAFETY: two tensors of this context with rows of the same length, neither of which is transposed.
+            let product = unsafe { sys::ggml_mul_mat(context, weights.as_ptr(), embeddings.as_ptr()) };
+            NonNull::new(product).ok_or_else(|| Error::failed("no memory for a measurement"))
+        };
+        let products = (0..times.clamp(1, TENSORS - 2)).map(multiply).collect::<Result<Vec<_>>>()?;
+        let product = products[0];
         let place = backend.places().into_iter().find(|&place| supports(&backend, place, weights, product));
         let (Some(place), Some(usual)) = (place, backend.usual_place()) else { return Ok(None) };
         arena.place(weights, place)?;
         arena.place(embeddings, usual)?;
-        arena.place(product, usual)?;
+        for product in &products {
+            arena.place(*product, usual)?;
+        }
         // SAFETY: the last buffers were made for these tensors.
         unsafe {
             sys::ggml_backend_buffer_set_usage(
@@ -271,11 +278,13 @@ impl Product {
         }
         fill(weights, &quantized(kind, columns, rows)?)?;
         fill(embeddings, &quantized(sys::GGML_TYPE_F32, columns, batch)?)?;
-        // SAFETY: a context with room for a graph, and a tensor of it.
+        // SAFETY: a context with room for a graph, and tensors of it, fewer than a graph has room for.
         let graph = unsafe {
             let graph = sys::ggml_new_graph(context);
             if !graph.is_null() {
-                sys::ggml_build_forward_expand(graph, product.as_ptr());
+                for product in &products {
+                    sys::ggml_build_forward_expand(graph, product.as_ptr());
+                }
             }
             graph
         };

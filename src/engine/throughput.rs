@@ -1,5 +1,5 @@
 //! How many additions and multiplications a device does in a second with matrices like those of a model: what limits
-//! the reading of a prompt.
+//! the reading of a prompt, and where memory is fast the tokens of an answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +18,10 @@ const NUMBERS: u64 = 16 << 20;
 const NUMBERS_GPU: u64 = 64 << 20;
 /// A GPU with fewer free bytes is not measured: where a pool inside of ggml cannot grow, ggml ends the process.
 const LEAST_FREE: u64 = 512 << 20;
+/// For one token at a time: few enough for the cache of a processor's core, so that memory is of no matter; and as often
+/// in a row as a model has matrices in a few layers.
+const NUMBERS_ONE: u64 = 1 << 19;
+const ROW: usize = 32;
 /// The number of the type of 16-bit floats. It stands in for types that a device cannot multiply by.
 pub(crate) const F16: u32 = 1;
 
@@ -48,12 +52,21 @@ impl Throughput {
     }
 }
 
-/// Multiply matrices like these by a batch. Weights lie where llama.cpp puts them, repacked where it repacks. `None` if
-/// the brake stopped it.
+/// What the weights are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The tokens of a batch. Other code does that than with one.
+    Batch,
+    One,
+}
+
+/// Multiply matrices like these. Weights lie where llama.cpp puts them, repacked where it repacks. `None` if the brake
+/// stopped it.
 pub(crate) fn measure(
     gpu: Option<&Device>,
     threads: usize,
     matrices: &[Matrix],
+    by: By,
     brake: &AtomicBool,
 ) -> Result<Option<Throughput>> {
     let gpu = gpu.filter(|device| device.kind == DeviceKind::Gpu);
@@ -63,7 +76,7 @@ pub(crate) fn measure(
     let budget = BUDGET / u32::try_from(matrices.len().max(1)).unwrap_or(1);
     let mut measured = Vec::new();
     for matrix in matrices {
-        let Some(speed) = speed(gpu, threads, matrix, budget, brake)? else { return Ok(None) };
+        let Some(speed) = speed(gpu, threads, matrix, by, budget, brake)? else { return Ok(None) };
         measured.push((matrix.kind, speed));
     }
     Ok(Some(Throughput(measured)))
@@ -74,11 +87,16 @@ fn speed(
     gpu: Option<&Device>,
     threads: usize,
     matrix: &Matrix,
+    by: By,
     budget: Duration,
     brake: &AtomicBool,
 ) -> Result<Option<f64>> {
-    let (columns, rows) = gpu.map_or_else(|| size(matrix, NUMBERS), |gpu| size_on_gpu(matrix, gpu.free));
-    let open = |kind| Product::new(Backend::open(gpu, threads)?, kind, (columns, rows), BATCH.into());
+    let (most, batch, row) = match by {
+        By::Batch => (NUMBERS, BATCH, 1),
+        By::One => (NUMBERS_ONE, 1, ROW),
+    };
+    let (columns, rows) = gpu.map_or_else(|| size(matrix, most), |gpu| size_on_gpu(matrix, gpu.free));
+    let open = |kind| Product::new(Backend::open(gpu, threads)?, kind, (columns, rows), batch.into(), row);
     let product = match open(matrix.kind)? {
         Some(product) => Some(product),
         None => open(F16)?,
@@ -98,7 +116,7 @@ fn speed(
         best = best.min(start.elapsed());
         times += 1;
     }
-    let work = 2.0 * float(columns.saturating_mul(rows)) * f64::from(BATCH);
+    let work = 2.0 * float(columns.saturating_mul(rows)) * f64::from(batch) * float(row as u64);
     Ok(Some(work / best.as_secs_f64().max(1e-9)))
 }
 
@@ -163,8 +181,9 @@ mod tests {
             total: 80 << 30,
             free: LEAST_FREE - 1,
         };
-        let refused =
-            |gpu: &Device| measure(Some(gpu), 1, &[MATRIX], &AtomicBool::new(false)).unwrap_err().message;
+        let refused = |gpu: &Device| {
+            measure(Some(gpu), 1, &[MATRIX], By::Batch, &AtomicBool::new(false)).unwrap_err().message
+        };
         assert_eq!(refused(&gpu), "536.9 MB free on CUDA0 are too few to measure with");
         assert_eq!(refused(&Device { free: LEAST_FREE, ..gpu }), "the device is gone");
     }
@@ -184,7 +203,7 @@ mod tests {
             41, 42,
         ];
         let kinds = kinds.map(|kind| Matrix { kind, columns: 256, rows: 32 });
-        let measured = measure(None, 1, &kinds, &AtomicBool::new(false)).unwrap().unwrap();
+        let measured = measure(None, 1, &kinds, By::Batch, &AtomicBool::new(false)).unwrap().unwrap();
         assert_eq!(measured.0.len(), kinds.len());
         for kind in kinds {
             let speed = measured.of(kind.kind);
@@ -198,13 +217,13 @@ mod tests {
             [4, 5, 9, 15, 24, 25, 26, 27, 28, 31, 32, 33, 36, 37, 38, 43, u32::MAX].map(|kind| (kind, 256));
         for (kind, columns) in no_weights.into_iter().chain([(2, 33), (F16, 0)]) {
             let matrix = Matrix { kind, columns, ..MATRIX };
-            let error = measure(None, 1, &[matrix], &AtomicBool::new(false)).unwrap_err();
+            let error = measure(None, 1, &[matrix], By::Batch, &AtomicBool::new(false)).unwrap_err();
             assert!(error.message.ends_with("cannot be measured"), "{error}");
         }
     }
 
     #[test]
     fn the_brake_stops_it() {
-        assert_eq!(measure(None, 1, &[MATRIX], &AtomicBool::new(true)).unwrap(), None);
+        assert_eq!(measure(None, 1, &[MATRIX], By::Batch, &AtomicBool::new(true)).unwrap(), None);
     }
 }

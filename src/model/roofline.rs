@@ -54,6 +54,8 @@ pub(crate) struct Machine {
     /// Read from memory.
     pub(crate) bytes: f64,
     pub(crate) throughput: Throughput,
+    /// With a token at a time.
+    pub(crate) one: Throughput,
 }
 
 /// What there is too little of.
@@ -185,12 +187,12 @@ impl Roofline {
     pub(crate) fn decode_limit(&self, depth: u64, kv: KvType, machine: &Machine) -> Limit {
         let moving = float(self.decode_bytes(depth, kv)) / machine.bytes;
         let one = Prompt { tokens: 1, depth, micro_batch: 1 };
-        Limit::of(1.0, moving, self.computing(one, machine))
+        Limit::of(1.0, moving, self.computing(one, &machine.one))
     }
 
     /// Seconds of a prompt's additions and multiplications.
-    fn computing(&self, prompt: Prompt, machine: &Machine) -> f64 {
-        self.prefill_flops(prompt).iter().map(|(kind, flops)| flops / machine.throughput.of(*kind)).sum()
+    fn computing(&self, prompt: Prompt, throughput: &Throughput) -> f64 {
+        self.prefill_flops(prompt).iter().map(|(kind, flops)| flops / throughput.of(*kind)).sum()
     }
 
     /// Additions and multiplications of a prompt whose last token has an output, by the type of what is multiplied by.
@@ -219,7 +221,7 @@ impl Roofline {
     /// The most tokens of a prompt per second.
     pub(crate) fn prefill_limit(&self, prompt: Prompt, kv: KvType, machine: &Machine) -> Limit {
         let moving = self.prefill_bytes(prompt, kv) / machine.bytes;
-        Limit::of(float(prompt.tokens), moving, self.computing(prompt, machine))
+        Limit::of(float(prompt.tokens), moving, self.computing(prompt, &machine.throughput))
     }
 }
 
@@ -279,10 +281,9 @@ mod tests {
         assert_eq!(demo.decode_bytes(0, KvType::F16), weights + 2 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::F16), weights + 102 * 2048);
         assert_eq!(demo.decode_bytes(100, KvType::Q8_0), weights + 102 * 1088);
-        let machine = Machine {
-            bytes: 10.0 * float(weights + 4096),
-            throughput: Throughput::new(vec![(F16, f64::INFINITY)]),
-        };
+        let infinite = Throughput::new(vec![(F16, f64::INFINITY)]);
+        let bytes = 10.0 * float(weights + 4096);
+        let machine = Machine { bytes, throughput: infinite.clone(), one: infinite };
         let limit = demo.decode_limit(0, KvType::F16, &machine).tokens_per_second;
         assert!((limit - 10.0).abs() < 1e-9, "{limit}");
     }
@@ -318,7 +319,7 @@ mod tests {
         let (bytes, flops) = (demo.prefill_bytes(prompt, KvType::F16), float(flops(&demo, prompt)));
         for (seconds, bound) in [((2.0, 1.0), Bound::Bandwidth), ((1.0, 2.0), Bound::Compute)] {
             let throughput = Throughput::new(vec![(F16, flops / seconds.1)]);
-            let machine = Machine { bytes: bytes / seconds.0, throughput };
+            let machine = Machine { bytes: bytes / seconds.0, one: throughput.clone(), throughput };
             let limit = demo.prefill_limit(prompt, KvType::F16, &machine);
             assert_eq!(limit.bound, bound);
             assert!((limit.tokens_per_second - 256.0).abs() < 1e-9);

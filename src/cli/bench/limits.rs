@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::row::Test;
 use crate::cli::ui::Ui;
+use crate::engine::throughput::By;
 use crate::engine::{Device, DeviceKind, LoadPlan, bandwidth, placement, throughput};
 use crate::error::Result;
 use crate::model::gguf::Header;
@@ -67,9 +68,14 @@ impl Limits {
             return Ok(Some(machine.clone()));
         }
         let bytes = bandwidth::measure(gpu, threads, self.bytes, brake)?;
-        let throughput = throughput::measure(gpu, threads, &self.matrices, brake)?;
-        let (Some(bytes), Some(throughput)) = (bytes, throughput) else { return Ok(None) };
-        let machine = Machine { bytes: bytes.bytes_per_second, throughput };
+        let throughput = throughput::measure(gpu, threads, &self.matrices, By::Batch, brake)?;
+        // Matrices that stay in a cache are not to be had on a GPU, whose memory is what binds.
+        let one = match gpu {
+            Some(_) => throughput.clone(),
+            None => throughput::measure(gpu, threads, &self.matrices, By::One, brake)?,
+        };
+        let (Some(bytes), Some(throughput), Some(one)) = (bytes, throughput, one) else { return Ok(None) };
+        let machine = Machine { bytes: bytes.bytes_per_second, throughput, one };
         self.measured.push((name, threads, machine.clone()));
         Ok(Some(machine))
     }
@@ -114,7 +120,8 @@ mod tests {
     use crate::model::gguf::tiny_gguf::Tiny;
 
     fn machine(bytes: f64, flops: f64) -> Machine {
-        Machine { bytes, throughput: Throughput::new(vec![(0, flops)]) }
+        let throughput = Throughput::new(vec![(0, flops)]);
+        Machine { bytes, one: throughput.clone(), throughput }
     }
 
     #[test]
