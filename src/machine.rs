@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Threads to compute with: the physical cores among those that affinity and control groups leave to the process,
 /// all of the logical ones where there are only a few.
@@ -79,6 +80,20 @@ pub(crate) fn memory_used() -> Option<(u64, u64)> {
 pub(crate) fn forget_memory_peak() {
     // Where the kernel does not know it, the peak is that of the whole process.
     let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// How long the threads of this process have had a processor.
+pub(crate) fn processor_time() -> Option<Duration> {
+    run_time(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// The times in the program and in the kernel, of `/proc/PID/stat`: its 14th and 15th field, in hundredths of a second. The
+/// second field is a name in parentheses that may hold anything.
+fn run_time(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    let hundredths = times.next()?.ok()?.checked_add(times.next()?.ok()?)?;
+    hundredths.checked_mul(10).map(Duration::from_millis)
 }
 
 /// Bytes that this process has made the disks read.
@@ -161,6 +176,13 @@ mod tests {
         let folders = group_folders("1:cpu:/x\n0::/a/b\n");
         assert_eq!(folders, ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"].map(PathBuf::from));
         assert_eq!(group_folders("").len(), 1);
+    }
+
+    #[test]
+    fn the_kernel_says_how_long_a_process_ran() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 25 13";
+        assert_eq!(run_time(stat), Some(Duration::from_millis(1750)));
+        assert_eq!(run_time("7 (a) S 1 2 3"), None);
     }
 
     #[test]

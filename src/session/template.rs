@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::Tags;
 use crate::error::{Error, Result};
+use crate::machine;
 
 mod python;
 mod source;
@@ -78,6 +79,8 @@ const LONGEST: usize = 32 << 20;
 /// Fuel is not asked for all work: a single operation on a list that holds one text many times is free. Templates
 /// take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Where other programs want the cores it may get none for a while: so many times as long is waited while it hardly runs.
+const WAITS: u32 = 10;
 
 /// What is assigned has few levels; recursion that passes values on without an assignment comes to some 35,000 before
 /// it reaches minijinja's own limits, at up to 840 bytes of stack each; so do the 64 KiB of a source, whose operators
@@ -271,11 +274,23 @@ fn on_a_thread<T: Send + 'static>(
     if let Err(err) = thread::Builder::new().name("template".into()).stack_size(STACK).spawn(run) {
         return Some(failed(format!("no thread for it: {err}")));
     }
-    match receiver.recv_timeout(patience) {
-        Ok(outcome) => Some(outcome),
-        Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => Some(failed("its thread ended".into())),
+    let began = machine::processor_time();
+    for _ in 0..WAITS {
+        match receiver.recv_timeout(patience) {
+            Ok(outcome) => return Some(outcome),
+            Err(RecvTimeoutError::Disconnected) => return Some(failed("its thread ended".into())),
+            Err(RecvTimeoutError::Timeout) if has_run(patience / 2, began, machine::processor_time()) => {
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
+    None
+}
+
+/// Has this process had the processor for so long? Where that is not known, it has.
+fn has_run(long: Duration, began: Option<Duration>, now: Option<Duration>) -> bool {
+    began.zip(now).is_none_or(|(began, now)| now.saturating_sub(began) >= long)
 }
 
 fn environment() -> Environment<'static> {
@@ -604,6 +619,19 @@ mod tests {
             failure(long),
             "cannot render the model's chat template: the prompt is longer than 32 MiB"
         );
+    }
+
+    #[test]
+    fn who_had_no_processor_is_waited_for() {
+        let seconds = |n| Some(Duration::from_secs(n));
+        for (began, now, expected) in [
+            (seconds(5), seconds(6), false),
+            (seconds(5), seconds(7), true),
+            (None, seconds(7), true),
+            (seconds(5), None, true),
+        ] {
+            assert_eq!(has_run(Duration::from_secs(2), began, now), expected, "{began:?} {now:?}");
+        }
     }
 
     #[test]
