@@ -152,8 +152,12 @@ fn what_cannot_be_measured_is_said_before_anything_is() {
         (&["-p", "0", "-g", "0", "--plot", "a.svg"], 2, "error: there is nothing to plot"),
         (&["--fail-slower", "5"], 2, "error: the following required arguments were not provided"),
         (&["--device", "cuda7"], 1, "error: no device `cuda7`"),
+        (&["--plot", "notes.txt"], 2, "error: `notes.txt` exists and is not a plot"),
+        (&["--plot", "none/depth.svg"], 2, "error: `none` is not a folder"),
     ] {
-        let ran = bench(args).status(status).run();
+        let ran = bench(args).file("notes.txt", "mine").status(status).run();
+        let notes = std::fs::read_to_string(ran.home.path().join("notes.txt"));
+        assert_eq!(notes.expect("the notes"), "mine");
         assert!(ran.stderr.starts_with(said), "{}", ran.stderr);
     }
     let ran = Infer::new().args(["bench", "demo", "nosuchmodel"]).stderr_is(|_| true).status(3).run();

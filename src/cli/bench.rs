@@ -82,13 +82,15 @@ impl Model {
         let tests = work::tests(args, shape.context.unwrap_or(0));
         let window = tests.iter().map(|test| work::window(*test)).max().unwrap_or(0);
         load::check_positions(&header, window)?;
+        load::warn_beyond_training(ui, window, &shape);
         let kvs = args.kv.iter().map(|kv| load::kv::choose(ui, *kv, &shape)).collect::<Result<Vec<_>>>()?;
         let room = Room::on(args.device.as_deref());
         let usual =
             LoadPlan { device: args.device.clone(), ..LoadPlan::usual(window, kvs[0], machine::threads()) };
         let threads_said = !args.threads.is_empty();
         let (usual, _, is_tuned) =
-            load::plan::tuned_or_usual(ui, &found.name, &shape, usual, threads_said, Some(window), &room)?;
+            load::plan::tuned_or_usual(ui, &found.name, &shape, usual, threads_said, Some(window), &room)
+                .map_err(too_deep)?;
         if is_tuned {
             ui.detail(&format!("{name}: tuned: {}", tuned::words(&usual)));
         }
@@ -97,7 +99,7 @@ impl Model {
             ui.note("flash: always on where the KV cache is quantized, nothing else can read that");
         }
         for plan in &plans {
-            load::plan::fitted(&found.name, &shape, plan, Some(window), &room)?;
+            load::plan::fitted(&found.name, &shape, plan, Some(window), &room).map_err(too_deep)?;
         }
         Ok(Self { found, header, tests, plans })
     }
@@ -201,6 +203,12 @@ impl Bench<'_> {
         let left = left.map(|left| format!(", about {} left", about(left)));
         bar.say(&format!("{name}: {test}{}", left.unwrap_or_default()));
     }
+}
+
+/// Here the window is as long as the tests want it.
+fn too_deep(error: Error) -> Error {
+    let hint = error.hint.clone().filter(|hint| !hint.contains("`--ctx"));
+    error.hint(hint.unwrap_or_else(|| "try a smaller `--depth` or `--prompt`, or `--kv q8_0`".to_owned()))
 }
 
 /// No more than can be known.

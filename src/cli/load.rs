@@ -149,7 +149,7 @@ pub(super) fn check_positions(header: &Header, ctx: u32) -> Result<()> {
     }
 }
 
-fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
+pub(super) fn warn_beyond_training(ui: &mut Ui, ctx: u32, shape: &Shape) {
     let Some(trained) = shape.context.filter(|&trained| trained > 0 && u64::from(ctx) > trained) else {
         return;
     };

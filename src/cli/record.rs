@@ -1,7 +1,7 @@
 //! The figures of an answer as JSON: in `run --json`, and a line per request in the file of `--metrics-file`.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -40,10 +40,17 @@ pub(crate) fn append(
 /// One write for each line, so that those of several processes do not mix.
 fn append_line(path: &Path, line: &Value) -> std::io::Result<()> {
     let mut options = File::options();
-    options.create(true).append(true);
+    options.create(true).append(true).read(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(format!("{line}\n").as_bytes())
+    let mut file = options.open(path)?;
+    // A line that a full disk cut off spoils no other.
+    let mut last = [b'\n'];
+    if file.seek(SeekFrom::End(-1)).is_ok() {
+        file.read_exact(&mut last)?;
+    }
+    let before = if last == *b"\n" { "" } else { "\n" };
+    file.write_all(format!("{before}{line}\n").as_bytes())
 }
 
 pub(crate) fn tokens(m: &Metrics) -> Value {
@@ -123,6 +130,10 @@ mod tests {
         assert_eq!((&lines[0]["ms"]["load"], &lines[1]["ms"]["load"]), (&Value::Null, &json!(5.0)));
         assert_eq!(lines[0]["bytes"], json!({ "vram": 7 }));
         assert!(!text.contains("secret") && err.text().is_empty());
+        std::fs::write(&path, "{\"cut").unwrap();
+        append(&mut ui, &path, "m", 16, None, &outcome);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("{\"cut\n{\"time\"") && text.ends_with("}\n"), "{text}");
         append(&mut ui, folder.path(), "m", 16, None, &outcome);
         assert!(err.text().starts_with("metrics: cannot write `") && out.text().is_empty());
         #[cfg(unix)]

@@ -86,8 +86,12 @@ fn tune(ui: &mut Ui, args: &TuneArgs, model: &Model, header: &Header, shape: &Sh
     let key = Key::here(shape, args.device.as_deref());
     report.machine.clone_from(&key.machine);
     let mut remembered = Ok(());
-    if !args.dry_run {
-        let choice = Choice::of(&report.best);
+    let choice = Choice::of(&report.best);
+    // A search without time that found nothing is no reason to forget a better one.
+    let says_something = report.left.is_empty()
+        || choice != Choice::of(&defaults)
+        || tuned::find(ui, shape, args.device.as_deref()).is_none();
+    if !args.dry_run && says_something {
         remembered = tuned::remember(ui, Entry { key, choice, model: model.name.clone(), gain: report.gain });
         report.remembered = remembered.is_ok();
     }

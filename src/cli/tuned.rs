@@ -217,6 +217,7 @@ fn read(path: &Path) -> Result<Option<Vec<Entry>>> {
 
 fn damaged(path: &Path) -> Error {
     Error::failed(format!("`{}` is damaged, or of another version", path.display()))
+        .hint("`infer tune --clear` removes it")
 }
 
 fn parse(text: &str) -> Option<Vec<Entry>> {

@@ -52,7 +52,7 @@ pub(crate) struct BenchArgs {
     pub(crate) repetitions: u32,
 
     /// Threads [default: the cores that this process may use]
-    #[arg(help_heading = "Settings", short, long, value_name = "N,…", value_delimiter = ',',
+    #[arg(help_heading = "Settings", short, long, value_name = "N,…", value_delimiter = ',', env = "INFER_THREADS",
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Vec<u16>,
 
@@ -72,7 +72,8 @@ pub(crate) struct BenchArgs {
         long,
         value_name = "TYPE,…",
         default_value = "f16",
-        value_delimiter = ','
+        value_delimiter = ',',
+        env = "INFER_KV"
     )]
     pub(crate) kv: Vec<KvArg>,
 
@@ -82,7 +83,7 @@ pub(crate) struct BenchArgs {
 
     /// Layers on the GPU: numbers, `auto` (what fits) or `all`
     #[arg(help_heading = "Settings", long, visible_alias = "ngl", value_name = "N,…", default_value = "auto",
-        value_delimiter = ',', value_parser = parse_gpu_layers)]
+        value_delimiter = ',', env = "INFER_GPU_LAYERS", value_parser = parse_gpu_layers)]
     pub(crate) gpu_layers: Vec<GpuLayers>,
 
     /// Use this device and fail if it isn't there, such as `cuda`, `cuda1` or `cpu`

@@ -13,7 +13,7 @@ Examples:
 
 Of models that are here sizes come from the header; of others they are estimated from size and quantization, and marked \
 with `~`. Tokens per second are the most that memory allows: what a token has to read over what this machine reads in a \
-second, which is measured first. Real answers come at half to nine tenths of that.";
+second, which is measured first. Real answers come at a third to nine tenths of that.";
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {

@@ -1,5 +1,6 @@
 //! Rows to stdout, as they come, in the form that is wanted.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::bars::{Blocks, bars};
@@ -44,6 +45,7 @@ impl Output {
         if let Some(path) = &args.plot {
             plot::check(planned)?;
             check_folder(path)?;
+            check_file(path)?;
         }
         let (fail_slower, plot) = (args.fail_slower, args.plot.clone());
         Ok(Self { form, baseline, fail_slower, plot, width, rows: Vec::new() })
@@ -112,6 +114,21 @@ fn check_folder(path: &Path) -> Result<()> {
             .hint(format!("`mkdir -p {}`", folder.display()))),
         None => Ok(()),
     }
+}
+
+/// What is there and no drawing stays.
+fn check_file(path: &Path) -> Result<()> {
+    let Ok(about) = std::fs::metadata(path) else { return Ok(()) };
+    let is_drawing = about.is_file() && {
+        let mut start = [0; 4];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        about.len() == 0 || (read.is_ok() && start == *b"<svg")
+    };
+    if is_drawing {
+        return Ok(());
+    }
+    let message = format!("`{}` exists and is not a plot; it is left as it is", path.display());
+    Err(Error::usage(message).hint("give another name, such as `--plot depth.svg`"))
 }
 
 /// Whether all of it could be written is asked once, at the end.
