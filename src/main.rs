@@ -26,6 +26,10 @@
 //! A download's way: `cli::pull` shows it, `model::pull` plans and publishes, `model::hub` brings the bytes, `model::store`
 //! knows what lies where. Quantizing: `model::recipe` predicts, `cli::quantize` lets a child do it in `engine::quantize`, and
 //! `engine::quality` measures what it cost.
+//!
+//! What the machine can do: `model::fit` plans what goes where, `engine::bandwidth` and `engine::throughput` measure the machine and
+//! `model::roofline` says what that allows. `session::speed` times the engine for `cli::bench`, which shows it beside the
+//! roofline, and for `cli::tune`, which remembers the fastest settings in `cli::tuned`.
 
 mod cli;
 mod engine;

@@ -25,6 +25,9 @@ use crate::session::{Options, Overflow, Template, Think};
 pub(super) mod kv;
 pub(super) mod plan;
 
+/// What is measured on where a person gives no text: real words, for models whose experts are chosen by them.
+pub(super) const TEXT: &str = include_str!("../../assets/check/check.txt");
+
 /// A loaded model and all that was decided about it.
 pub(crate) struct Loaded {
     /// As the person named it.

@@ -338,6 +338,7 @@ impl Llama<'_> {
     /// One call of `llama_decode`, and its answer.
     fn decode(&mut self, tokens: &[Token], outputs: &mut [i8]) -> i32 {
         assert!(!tokens.is_empty() && tokens.len() <= self.batch && tokens.len() == outputs.len());
+        assert!(outputs.iter().filter(|output| **output != 0).count() <= self.outputs);
         let len = i32::try_from(tokens.len()).unwrap_or(i32::MAX);
         log::forget();
         // SAFETY: not empty and at most n_batch tokens; the batch borrows the tokens and the flags, one for each

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use super::row::{Answer, Kind, Memory, Test, quantile};
 use super::work::Left;
+use crate::cli::load::TEXT;
 use crate::engine::llama::Llama;
 use crate::engine::{Engine, Sampling, Token};
 use crate::error::Result;
 use crate::machine;
 use crate::session::speed::{Track, text_of};
 use crate::session::{Finish, Metrics, Now, Options, Overflow, Session, Think};
-
-/// What is read: real text, for models whose experts are chosen by it.
-const TEXT: &str = include_str!("../../../assets/check/check.txt");
 
 /// A CUDA graph is recorded when a step has been seen three times.
 const WARM_STEPS: usize = 4;

@@ -15,6 +15,10 @@ use crate::cli::load::{self, Readers};
 use crate::cli::ui::Ui;
 use crate::error::{Error, Result};
 
+/// Below the bars.
+const LEGEND: &str =
+    "prompts, tokens and answers have a scale each; the light part is what is left to the roofline\n";
+
 pub(super) struct Output {
     form: Form,
     baseline: Option<Baseline>,
@@ -86,7 +90,7 @@ impl Output {
     fn bars(&self, ui: &Ui) -> String {
         let blocks = if ui.is_dumb() { Blocks::ASCII } else { Blocks::UNICODE };
         let bars = self.width.map(|width| bars(&self.rows, width, &blocks));
-        bars.filter(|bars| !bars.is_empty()).map_or_else(String::new, |bars| format!("\n{bars}"))
+        bars.filter(|bars| !bars.is_empty()).map_or_else(String::new, |bars| format!("\n{bars}{LEGEND}"))
     }
 
     /// Draw what there is.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::cli::args::{GradeArg, QuantizeArgs};
-use crate::cli::load;
+use crate::cli::load::{self, TEXT};
 use crate::cli::models::columns;
 use crate::cli::ui::Ui;
 use crate::engine::quality::{self, Comparison, Estimate, Evaluation, Event, Grade, Measuring};
@@ -15,9 +15,6 @@ use crate::error::{Error, Kind, Result};
 use crate::human::Thousands;
 use crate::machine;
 use crate::model::gguf::Header;
-
-/// What is measured on, unless a person gives another text.
-const TEXT: &str = include_str!("../../../assets/check/check.txt");
 
 /// What was measured.
 pub(super) struct Verdict {

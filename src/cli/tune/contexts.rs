@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use super::search::Sizes;
 use crate::cli::bench::row::{Kind, Test};
+use crate::cli::load::TEXT;
 use crate::engine::llama::{Brake, Llama, Weights};
 use crate::engine::{LoadPlan, Token};
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::session::speed::{Track, text_of};
-
-/// Real text, for models whose experts are chosen by it.
-const TEXT: &str = include_str!("../../../assets/check/check.txt");
 
 pub(super) struct Contexts<'w> {
     weights: &'w Weights,

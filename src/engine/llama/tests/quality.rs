@@ -17,7 +17,7 @@ fn log_probabilities(window: usize, kv: KvType) -> Vec<f64> {
     let folder = std::env::var("INFER_TEST_MODELS").expect("`make test-real` sets it");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("SmolLM2-135M-Instruct.Q4_1.gguf");
     let weights = Weights::load(&path, &plan, &mut |_| ControlFlow::Continue(())).unwrap();
-    let mut llama = weights.open(Brake::default()).unwrap();
+    let mut llama = weights.open_for(u32::try_from(STEP).unwrap(), Brake::default()).unwrap();
     let text = include_str!("../../../../assets/check/check.txt");
     let tokens = &llama.tokenize(text, false).unwrap()[..LENGTH];
     let mut all = Vec::new();
