@@ -10,7 +10,7 @@ use super::models::name_of;
 use super::pull;
 use super::room::Room;
 use super::ui::Ui;
-use crate::engine::{Device, KvType, bandwidth};
+use crate::engine::{Device, KvType, bandwidth, placement};
 use crate::error::{Error, Kind, Result};
 use crate::human::{Bytes, Count, Escaped};
 use crate::machine;
@@ -35,13 +35,11 @@ const DEPTH: u64 = 512;
 const WORKING_SET: u64 = 1 << 30;
 
 pub(crate) fn run(ui: &mut Ui, args: &FitArgs) -> Result<()> {
+    if let Some(device) = &args.device {
+        placement::named(device)?;
+    }
     let places = pull::places()?;
     let room = Room::on(args.device.as_deref());
-    if room.is_empty() {
-        let wanted = args.device.as_deref().unwrap_or_default();
-        let error = Error::failed(format!("no device `{}`", Escaped(wanted)));
-        return Err(error.hint("`infer --version -v` lists backends and devices"));
-    }
     let here = Here::measure(ui, &room, args.threads.map_or_else(machine::threads, usize::from))?;
     let wish = Wish { ctx: args.ctx, kv: args.kv.into(), ..Wish::default() };
     let judge = Judge { room: &room, here: &here, wish };

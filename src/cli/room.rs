@@ -34,11 +34,6 @@ impl Room {
         Self { devices: Vec::new(), memory: None }
     }
 
-    /// Is there no such device?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.devices.is_empty()
-    }
-
     pub(crate) fn view(&self) -> fit::Room<'_> {
         fit::Room { devices: &self.devices, memory: self.memory }
     }
